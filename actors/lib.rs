@@ -1,1 +1,8 @@
-//! actors
+//! Who is alive: the supervision tree, its actors, and the named points at which they can be made to fail.
+//!
+//! Rules live in the crates below; an actor here shows its messages, its state and its loop.
+
+pub mod address;
+pub mod clock;
+pub mod panics;
+pub mod supervisor;
