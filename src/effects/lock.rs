@@ -1,0 +1,323 @@
+//! Exactly one owner for a directory: the service for its data, a materializer for its root.
+//!
+//! Two files. `NAME.lock` is empty and carries the kernel's lock, which ends with its process however that
+//! dies. `NAME.owner` says who holds it, so that a second owner can be told; it is replaced in one step, so a
+//! crash cannot leave half of it. The kernel's lock decides. The record can only add a refusal:
+//!
+//! | lock | record | answer |
+//! | --- | --- | --- |
+//! | held | any | refused, naming the holder where the record is believable |
+//! | free | none | taken |
+//! | free | of a process that is gone, of a recycled number, of an earlier boot | taken, with a note |
+//! | free | of a process that lives | refused: somebody removed the lock under its owner |
+//! | free | damaged | refused: the file is not ours any more, a person has to look |
+//!
+//! Age alone never decides.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag, open};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use thiserror::Error;
+
+use crate::atomic::{self, ReadError, WriteError};
+use crate::process::{Presence, ProcessError, ProcessIdentity};
+
+/// A record is five short lines.
+const RECORD_BYTES_MAX: u64 = 1024;
+
+/// Whoever only looks holds a shared lock for microseconds; a lock without a living owner in its record is
+/// tried again this often before it counts as held.
+const UNRECORDED_TRIES: u32 = 10;
+
+/// The pause between these tries.
+const UNRECORDED_PAUSE: Duration = Duration::from_millis(20);
+
+/// Who holds a lock, and since when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerRecord {
+    /// The process.
+    pub process: ProcessIdentity,
+    /// When it took the lock, in milliseconds since 1970, by its own clock.
+    pub since_ms: i64,
+}
+
+/// An earlier owner that ended without releasing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// What it had recorded.
+    pub owner: OwnerRecord,
+    /// Why it is known not to own anything any more.
+    pub presence: Presence,
+}
+
+/// Whether a lock is held, as far as somebody who only looks can tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holding {
+    /// Nobody holds it.
+    Free,
+    /// Somebody holds it; who, if the record is believable.
+    Held(Option<OwnerRecord>),
+}
+
+/// A lock was not taken.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another process holds it.
+    #[error("`{path}` is held by process {pid} since {since_ms} ms", path = path.display(), pid = owner.process.pid, since_ms = owner.since_ms)]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// Who holds it.
+        owner: OwnerRecord,
+    },
+    /// Another process holds it and has not said who it is.
+    #[error("`{path}` is held by a process that left no record", path = path.display())]
+    HeldByUnknown {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The lock is free, but its recorded owner lives: the lock file was removed or replaced under it.
+    #[error("`{path}` names process {pid}, which still runs but has lost its lock; stop it first", path = path.display(), pid = owner.process.pid)]
+    OwnerLives {
+        /// The record.
+        path: PathBuf,
+        /// Whom it names.
+        owner: OwnerRecord,
+    },
+    /// The record cannot be understood, so nobody knows whether an owner lives.
+    #[error("the record `{path}` is damaged ({reason}); remove it once no service uses this directory", path = path.display())]
+    Damaged {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The lock file is a link, a directory or something else that cannot be locked.
+    #[error("`{path}` is not a regular file", path = path.display())]
+    NotRegular {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The lock file is replaced by somebody again and again.
+    #[error("`{path}` is being replaced by another program", path = path.display())]
+    Unsteady {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The lock file cannot be opened or locked.
+    #[error("cannot lock `{path}`", path = path.display())]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The record cannot be read.
+    #[error("cannot read who owns the directory")]
+    Read(#[source] ReadError),
+    /// The record cannot be written.
+    #[error("cannot record who owns the directory")]
+    Write(#[source] WriteError),
+    /// The system does not say which processes live.
+    #[error("cannot tell whether the recorded owner lives")]
+    Process(#[source] ProcessError),
+}
+
+/// The exclusive ownership of a directory, until dropped or until the process ends.
+#[derive(Debug)]
+pub struct OwnerLock {
+    record_path: PathBuf,
+    owner: OwnerRecord,
+    reclaimed: Option<Reclaimed>,
+    /// Released after the record is gone: fields are dropped after `drop` ran.
+    _lock: Flock<File>,
+}
+
+impl OwnerLock {
+    /// Takes the lock `name` of `directory`, or says who holds it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another process holds it, or if anything about it is not exactly right.
+    pub fn acquire(directory: &Path, name: &str, since_ms: i64) -> Result<Self, LockError> {
+        let record_path = directory.join(format!("{name}.owner"));
+        let lock = lock_exclusively(&directory.join(format!("{name}.lock")), &record_path)?;
+        let process = ProcessIdentity::current().map_err(LockError::Process)?;
+        let reclaimed = match read_record(&record_path)? {
+            None => None,
+            Some(owner) => {
+                let presence = owner.process.presence().map_err(LockError::Process)?;
+                // With the kernel's lock in hand, a record of this very process is one it left itself.
+                if presence == Presence::Alive && owner.process != process {
+                    return Err(LockError::OwnerLives { path: record_path, owner });
+                }
+                (owner.process != process).then_some(Reclaimed { owner, presence })
+            }
+        };
+        let owner = OwnerRecord { process, since_ms };
+        atomic::replace(&record_path, owner.to_text().as_bytes(), 0o600).map_err(LockError::Write)?;
+        Ok(Self { record_path, owner, reclaimed, _lock: lock })
+    }
+
+    /// Returns what this owner recorded.
+    #[must_use]
+    pub fn owner(&self) -> &OwnerRecord {
+        &self.owner
+    }
+
+    /// Returns the owner before this one, if it ended without releasing.
+    #[must_use]
+    pub fn reclaimed(&self) -> Option<&Reclaimed> {
+        self.reclaimed.as_ref()
+    }
+}
+
+impl Drop for OwnerLock {
+    fn drop(&mut self) {
+        // A record that stays names a process that is about to end; the next owner reclaims it.
+        atomic::remove(&self.record_path).ok();
+    }
+}
+
+/// Looks whether somebody holds the lock `name` of `directory`, without taking it.
+///
+/// # Errors
+///
+/// Returns an error if the lock file or the record cannot be read; that is not the same as free.
+pub fn look(directory: &Path, name: &str) -> Result<Holding, LockError> {
+    let path = directory.join(format!("{name}.lock"));
+    let file = match open(&path, open_flags(OFlag::O_RDONLY), Mode::empty()) {
+        Ok(fd) => regular(File::from(fd), &path)?,
+        Err(Errno::ENOENT) => return Ok(Holding::Free),
+        Err(errno) => return Err(open_refusal(&path, errno)),
+    };
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_) => Ok(Holding::Free),
+        Err((_, Errno::EWOULDBLOCK)) => {
+            Ok(Holding::Held(believable(&directory.join(format!("{name}.owner")))?))
+        }
+        Err((_, errno)) => Err(LockError::Io { path, source: errno.into() }),
+    }
+}
+
+fn open_flags(access: OFlag) -> OFlag {
+    access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC
+}
+
+fn open_refusal(path: &Path, errno: Errno) -> LockError {
+    let path = path.to_owned();
+    if matches!(errno, Errno::ELOOP | Errno::EISDIR | Errno::ENXIO) {
+        return LockError::NotRegular { path };
+    }
+    LockError::Io { path, source: errno.into() }
+}
+
+fn regular(file: File, path: &Path) -> Result<File, LockError> {
+    let stat = fstat(&file).map_err(|errno| LockError::Io { path: path.to_owned(), source: errno.into() })?;
+    if stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits() {
+        Ok(file)
+    } else {
+        Err(LockError::NotRegular { path: path.to_owned() })
+    }
+}
+
+/// Takes the kernel's lock on the file that `path` names at the end of the call.
+fn lock_exclusively(path: &Path, record_path: &Path) -> Result<Flock<File>, LockError> {
+    let mut holder_seen = false;
+    for attempt in 0..UNRECORDED_TRIES {
+        if attempt > 0 {
+            std::thread::sleep(UNRECORDED_PAUSE);
+        }
+        let flags = open_flags(OFlag::O_RDWR) | OFlag::O_CREAT;
+        let fd =
+            open(path, flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|errno| open_refusal(path, errno))?;
+        match Flock::lock(regular(File::from(fd), path)?, FlockArg::LockExclusiveNonblock) {
+            // The file may have been removed between opening and locking; then this lock guards nothing.
+            Ok(lock) if still_at(&lock, path) => return Ok(lock),
+            Ok(_) => holder_seen = false,
+            Err((_, Errno::EWOULDBLOCK)) => {
+                holder_seen = true;
+                if let Some(owner) = believable(record_path)? {
+                    return Err(LockError::Held { path: path.to_owned(), owner });
+                }
+            }
+            Err((_, errno)) => return Err(LockError::Io { path: path.to_owned(), source: errno.into() }),
+        }
+    }
+    let path = path.to_owned();
+    Err(if holder_seen { LockError::HeldByUnknown { path } } else { LockError::Unsteady { path } })
+}
+
+fn still_at(lock: &Flock<File>, path: &Path) -> bool {
+    let (Ok(held), Ok(named)) = (lock.metadata(), std::fs::symlink_metadata(path)) else { return false };
+    (held.dev(), held.ino()) == (named.dev(), named.ino())
+}
+
+/// Returns the record if it names a process that lives: a holder that has just begun has not written its own.
+fn believable(record_path: &Path) -> Result<Option<OwnerRecord>, LockError> {
+    let owner = match read_record(record_path) {
+        Ok(owner) => owner,
+        Err(LockError::Damaged { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let Some(owner) = owner else { return Ok(None) };
+    let presence = owner.process.presence().map_err(LockError::Process)?;
+    Ok((presence == Presence::Alive).then_some(owner))
+}
+
+fn read_record(path: &Path) -> Result<Option<OwnerRecord>, LockError> {
+    let damaged = |reason| LockError::Damaged { path: path.to_owned(), reason };
+    match atomic::read(path, RECORD_BYTES_MAX) {
+        Ok(bytes) => OwnerRecord::from_text(&bytes).map(Some).map_err(damaged),
+        Err(ReadError::Missing { .. }) => Ok(None),
+        Err(ReadError::TooLarge { .. }) => Err(damaged("it is too long")),
+        Err(error) => Err(LockError::Read(error)),
+    }
+}
+
+const FIRST_LINE: &str = "thoughtstream owner 1";
+const LAST_LINE: &str = "end";
+
+impl OwnerRecord {
+    fn to_text(&self) -> String {
+        let ProcessIdentity { pid, start_ticks, boot } = &self.process;
+        let since = self.since_ms;
+        format!("{FIRST_LINE}\npid {pid}\nstart {start_ticks}\nboot {boot}\nsince {since}\n{LAST_LINE}\n")
+    }
+
+    /// Reads exactly what [`OwnerRecord::to_text`] writes; the last line shows that nothing was cut off.
+    fn from_text(bytes: &[u8]) -> Result<Self, &'static str> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
+        if text.is_empty() {
+            return Err("it is empty");
+        }
+        let lines: Vec<&str> = text.strip_suffix('\n').ok_or("it is cut off")?.split('\n').collect();
+        let [FIRST_LINE, pid, start, boot, since, LAST_LINE] = lines[..] else {
+            return Err("it is cut off or of another kind");
+        };
+        Ok(Self {
+            process: ProcessIdentity {
+                pid: field(pid, "pid ").ok_or("its process number is not one")?,
+                start_ticks: field(start, "start ").ok_or("its start time is not one")?,
+                boot: field::<String>(boot, "boot ")
+                    .filter(|boot| !boot.is_empty())
+                    .ok_or("its boot is missing")?,
+            },
+            since_ms: field(since, "since ").ok_or("its time is not one")?,
+        })
+    }
+}
+
+fn field<T: std::str::FromStr>(line: &str, key: &str) -> Option<T> {
+    line.strip_prefix(key)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

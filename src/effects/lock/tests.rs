@@ -1,0 +1,187 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command, Stdio};
+
+use nix::unistd::mkfifo;
+
+use super::*;
+
+const NAME: &str = "service";
+
+fn record_path(dir: &Path) -> PathBuf {
+    dir.join("service.owner")
+}
+
+fn write_record(dir: &Path, process: ProcessIdentity) -> OwnerRecord {
+    let owner = OwnerRecord { process, since_ms: 17 };
+    fs::write(record_path(dir), owner.to_text()).unwrap();
+    owner
+}
+
+/// A process that lives until its standard input is closed.
+struct Living(Child);
+
+impl Living {
+    fn start() -> Self {
+        Self(Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn identity(&self) -> ProcessIdentity {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        let start = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap();
+        ProcessIdentity { pid: self.0.id(), start_ticks: start, ..ProcessIdentity::current().unwrap() }
+    }
+}
+
+impl Drop for Living {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_second_owner_is_told_who_is_first_and_since_when() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Free);
+    let first = OwnerLock::acquire(dir.path(), NAME, 1_700_000_000_123).unwrap();
+    assert!(first.reclaimed().is_none());
+    let error = OwnerLock::acquire(dir.path(), NAME, 2).unwrap_err();
+    let text = error.to_string();
+    let LockError::Held { owner, .. } = error else { panic!("{error:?}") };
+    assert_eq!(&owner, first.owner());
+    assert!(text.contains(&format!("process {} since 1700000000123", std::process::id())), "{text}");
+    assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Held(Some(owner)));
+    drop(first);
+    assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Free);
+    assert!(OwnerLock::acquire(dir.path(), NAME, 3).unwrap().reclaimed().is_none());
+}
+
+#[test]
+fn another_name_in_the_same_directory_is_another_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let _first = OwnerLock::acquire(dir.path(), NAME, 1).unwrap();
+    OwnerLock::acquire(dir.path(), "materializer", 1).unwrap();
+}
+
+#[test]
+fn of_many_at_once_exactly_one_becomes_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = std::sync::Barrier::new(8);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let take = || {
+            start.wait();
+            OwnerLock::acquire(dir.path(), NAME, 1)
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    assert!(
+        results
+            .iter()
+            .flat_map(|result| result.as_ref().err())
+            .all(|error| matches!(error, LockError::Held { .. } | LockError::HeldByUnknown { .. }))
+    );
+}
+
+#[test]
+fn a_record_of_a_recycled_number_an_earlier_boot_or_a_dead_process_is_reclaimed() {
+    let dir = tempfile::tempdir().unwrap();
+    let living = Living::start();
+    let here = living.identity();
+    let dead = {
+        let short = Living::start();
+        short.identity()
+    };
+    for (process, presence) in [
+        (ProcessIdentity { start_ticks: here.start_ticks + 1, ..here.clone() }, Presence::Recycled),
+        (ProcessIdentity { boot: "0000".to_owned(), ..here }, Presence::EarlierBoot),
+        (dead, Presence::Gone),
+    ] {
+        let owner = write_record(dir.path(), process);
+        let lock = OwnerLock::acquire(dir.path(), NAME, 18).unwrap();
+        assert_eq!(lock.reclaimed(), Some(&Reclaimed { owner, presence }));
+        assert_eq!(lock.owner().since_ms, 18);
+    }
+}
+
+#[test]
+fn a_living_owner_whose_lock_file_was_removed_is_not_robbed() {
+    let dir = tempfile::tempdir().unwrap();
+    let living = Living::start();
+    let owner = write_record(dir.path(), living.identity());
+    let error = OwnerLock::acquire(dir.path(), NAME, 1).unwrap_err();
+    assert!(matches!(&error, LockError::OwnerLives { owner: named, .. } if *named == owner), "{error:?}");
+    assert_eq!(fs::read_to_string(record_path(dir.path())).unwrap(), owner.to_text());
+}
+
+#[test]
+fn a_damaged_record_fails_closed_wherever_it_is_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = write_record(dir.path(), ProcessIdentity::current().unwrap()).to_text();
+    for length in 0..whole.len() {
+        fs::write(record_path(dir.path()), &whole[..length]).unwrap();
+        let error = OwnerLock::acquire(dir.path(), NAME, 1).unwrap_err();
+        assert!(matches!(error, LockError::Damaged { .. }), "{length}: {error:?}");
+        assert_eq!(fs::read(record_path(dir.path())).unwrap(), &whole.as_bytes()[..length]);
+    }
+    for wrong in [
+        whole.replace("pid ", "pid -"),
+        whole.replace("start ", "start x"),
+        whole.replace("owner 1", "owner 2"),
+        format!("{whole}more\n"),
+        "x".repeat(5000),
+    ] {
+        fs::write(record_path(dir.path()), wrong).unwrap();
+        assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 1), Err(LockError::Damaged { .. })));
+    }
+}
+
+#[test]
+fn the_record_of_a_holder_that_cannot_be_believed_is_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let lock = OwnerLock::acquire(dir.path(), NAME, 1).unwrap();
+    fs::write(record_path(dir.path()), "half").unwrap();
+    assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Held(None));
+    assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 2), Err(LockError::HeldByUnknown { .. })));
+    drop(lock);
+}
+
+#[test]
+fn a_link_a_directory_or_a_pipe_in_place_of_the_lock_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("service.lock");
+    symlink(dir.path().join("elsewhere"), &path).unwrap();
+    assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 1), Err(LockError::NotRegular { .. })));
+    assert!(!dir.path().join("elsewhere").exists());
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 1), Err(LockError::NotRegular { .. })));
+    fs::remove_dir(&path).unwrap();
+    mkfifo(&path, Mode::S_IRWXU).unwrap();
+    assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 1), Err(LockError::NotRegular { .. })));
+    assert!(matches!(look(dir.path(), NAME), Err(LockError::NotRegular { .. })));
+}
+
+#[test]
+fn a_lock_ends_with_its_process_and_leaves_a_note_for_the_next() {
+    const HOLD: &str = "THOUGHTSTREAM_TEST_HOLD";
+    if let Some(dir) = std::env::var_os(HOLD) {
+        let lock = OwnerLock::acquire(Path::new(&dir), NAME, 41).unwrap();
+        std::mem::forget(lock);
+        std::process::abort();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["lock::tests::a_lock_ends_with_its_process_and_leaves_a_note_for_the_next", "--exact"])
+        .env(HOLD, dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(!status.success());
+    let lock = OwnerLock::acquire(dir.path(), NAME, 42).unwrap();
+    let reclaimed = lock.reclaimed().unwrap();
+    assert_eq!((reclaimed.owner.since_ms, reclaimed.presence), (41, Presence::Gone));
+}
