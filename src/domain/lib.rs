@@ -1,1 +1,19 @@
-//! domain
+//! What may be said, and what follows from it.
+//!
+//! The domain is a function of its arguments: time, randomness, ids and text come in as values, and what
+//! comes out is a checked value, a verdict or a list of problems. It does no input or output, so that a
+//! replay of the same log is the same run.
+
+pub mod canonical;
+pub mod commit;
+pub mod content;
+pub mod event;
+pub mod hash;
+pub mod id;
+pub mod lifecycle;
+pub mod payload;
+pub mod privacy;
+pub mod registry;
+pub mod retry;
+pub mod text;
+pub mod time;

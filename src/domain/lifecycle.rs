@@ -1,0 +1,818 @@
+//! Attempts and executions: what one consumer does with one list of triggers, decided purely.
+//!
+//! An *execution* is one consumer version on one ordered list of triggers; it is fixed when its first attempt
+//! is received. An *attempt* (a *run*) ends in exactly one terminal event. Every function here answers with a
+//! [`Commit`] whose preconditions make the loser of a race learn that it lost.
+
+use serde::{Deserialize, Serialize};
+
+use crate::commit::{Commit, ExecutionKey, Precondition, Row};
+use crate::event::{Actor, ActorKind, Candidate, Envelope, Event, Parent};
+use crate::hash::Sha256Hash;
+use crate::id::{ConsumerKey, EventId, ExecutionId, IdempotencyKey, RunId, SourceId};
+use crate::payload::TypedPayload;
+use crate::payload::run::{
+    Next, RunAbandoned, RunCompleted, RunFailed, RunReceived, RunStamp, RunStarted, RunStatusUnknown,
+    TriggerName,
+};
+use crate::payload::system::{Operator, RetryRequested, Skipped};
+use crate::privacy::Privacy;
+use crate::retry::{AfterFailure, Exhausted, Interrupted, InterruptedRecord, InterruptedThen, RetryPolicy};
+use crate::time::Timestamp;
+
+/// The revision of this program's own runner, bound into every lifecycle event.
+pub const EXECUTION_ADAPTER_REVISION: &str = "deterministic-v1";
+
+/// Is one trigger of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Trigger {
+    /// The event.
+    pub id: EventId,
+    /// Its place in its source.
+    pub sequence: u64,
+    /// Its global position.
+    pub position: u64,
+}
+
+/// Is the state of an execution, as its row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Execution {
+    /// The id.
+    pub id: ExecutionId,
+    /// The consumer version.
+    pub consumer: ConsumerKey,
+    /// The declaration's fingerprint.
+    pub fingerprint: Sha256Hash,
+    /// The source of all triggers.
+    pub source: SourceId,
+    /// The triggers, in order of their places.
+    pub triggers: Vec<Trigger>,
+    /// The class that everything about it carries at least.
+    pub privacy: Privacy,
+    /// How many attempts it has had.
+    pub attempts: u32,
+    /// How many of them count against the retry policy since a person last asked for a retry.
+    pub failures: u32,
+    /// Where it stands.
+    pub state: ExecutionState,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Says where an execution stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "kind", deny_unknown_fields)]
+pub enum ExecutionState {
+    /// An attempt is open.
+    Running,
+    /// The next attempt may start at `at`.
+    Waiting {
+        /// When.
+        at: Timestamp,
+        /// Why the last attempt did not complete.
+        code: String,
+    },
+    /// A person decides: retry or skip. The source waits.
+    Held {
+        /// Why.
+        code: String,
+        /// Whether it counts as quarantined, rather than held by declaration.
+        quarantined: bool,
+    },
+    /// Finished.
+    Closed {
+        /// How.
+        how: Closure,
+    },
+}
+
+/// Is the kind of an [`ExecutionState`], to compare without its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecutionStatus {
+    /// [`ExecutionState::Running`].
+    Running,
+    /// [`ExecutionState::Waiting`].
+    Waiting,
+    /// [`ExecutionState::Held`].
+    Held,
+    /// [`ExecutionState::Closed`].
+    Closed,
+}
+
+impl ExecutionStatus {
+    /// Returns the spelling used in rows and messages.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Held => "held",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl ExecutionState {
+    /// Returns the kind.
+    #[must_use]
+    pub const fn status(&self) -> ExecutionStatus {
+        match self {
+            Self::Running => ExecutionStatus::Running,
+            Self::Waiting { .. } => ExecutionStatus::Waiting,
+            Self::Held { .. } => ExecutionStatus::Held,
+            Self::Closed { .. } => ExecutionStatus::Closed,
+        }
+    }
+}
+
+/// Says how an execution finished; each of these lets progress pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Closure {
+    /// With its outputs.
+    Completed,
+    /// Its failure was final and the declaration says to go on.
+    Failed,
+    /// It was denied and the declaration says to go on.
+    Blocked,
+    /// It was interrupted and the declaration says to go on.
+    Abandoned,
+    /// A person passed it.
+    Skipped,
+    /// A new version of the declaration took over.
+    Superseded,
+}
+
+/// Finds an attempt: its execution's place and its number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptKey {
+    /// The consumer version.
+    pub consumer: ConsumerKey,
+    /// The position of the execution's first trigger.
+    pub position: u64,
+    /// The attempt's number, from 1.
+    pub attempt: u32,
+}
+
+/// Is the row of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Run {
+    /// The id.
+    pub id: RunId,
+    /// Its execution.
+    pub execution: ExecutionId,
+    /// The consumer version.
+    pub consumer: ConsumerKey,
+    /// The position of the execution's first trigger.
+    pub position: u64,
+    /// The attempt's number, from 1.
+    pub attempt: u32,
+    /// The source of the triggers.
+    pub source: SourceId,
+    /// Where it stands.
+    pub state: RunState,
+    /// When it was received.
+    pub received_at: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// The service incarnation that runs or ran it.
+    pub incarnation: u64,
+}
+
+/// Says where an attempt stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "kind", deny_unknown_fields)]
+pub enum RunState {
+    /// Its triggers are fixed; the runner has not been let go.
+    Received,
+    /// The runner runs or ran; no end is known.
+    Started,
+    /// Settled with these outputs.
+    Completed {
+        /// The outputs.
+        outputs: Vec<EventId>,
+    },
+    /// Ended without a result.
+    Failed {
+        /// Why.
+        code: String,
+    },
+    /// Denied before dispatch.
+    Blocked {
+        /// Why.
+        code: String,
+    },
+    /// Its end is not known.
+    StatusUnknown {
+        /// How it was found.
+        code: String,
+    },
+    /// Given up by policy.
+    Abandoned {
+        /// How it was found.
+        code: String,
+    },
+}
+
+impl RunState {
+    /// Says whether no terminal event exists yet.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        match self {
+            Self::Received | Self::Started => true,
+            Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Blocked { .. }
+            | Self::StatusUnknown { .. }
+            | Self::Abandoned { .. } => false,
+        }
+    }
+
+    /// Returns the word for it, as in the event types.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Received => "received",
+            Self::Started => "started",
+            Self::Completed { .. } => "completed",
+            Self::Failed { .. } => "failed",
+            Self::Blocked { .. } => "blocked",
+            Self::StatusUnknown { .. } => "status-unknown",
+            Self::Abandoned { .. } => "abandoned",
+        }
+    }
+}
+
+impl Run {
+    /// Returns where the attempt is found.
+    #[must_use]
+    pub fn key(&self) -> AttemptKey {
+        AttemptKey { consumer: self.consumer.clone(), position: self.position, attempt: self.attempt }
+    }
+}
+
+/// Is what an attempt's commits need to know besides the log: the declaration's identity and the time.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// The consumer version.
+    pub consumer: ConsumerKey,
+    /// The declaration's fingerprint.
+    pub fingerprint: Sha256Hash,
+    /// The weakest class the declaration lets its runs carry.
+    pub privacy_floor: Privacy,
+    /// The service incarnation.
+    pub incarnation: u64,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Is what a runner produced: a checked output without its envelope.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// The type and version.
+    pub kind: crate::id::TypeRef,
+    /// The payload.
+    pub payload: serde_json::Value,
+    /// Whom it is addressed to, for an escalation.
+    pub address: Option<crate::event::Reference>,
+}
+
+impl Execution {
+    /// Fixes an execution on its triggers: events of one source, rising.
+    ///
+    /// # Panics
+    /// If `triggers` is empty; a batch has at least one event.
+    #[must_use]
+    pub fn fix(frame: &Frame, triggers: &[Event]) -> Self {
+        let first = triggers.first().expect("a batch has at least one event");
+        let ids: Vec<EventId> = triggers.iter().map(|event| event.id).collect();
+        let privacy = triggers.iter().fold(frame.privacy_floor, |class, event| class.join(event.privacy));
+        Self {
+            id: ExecutionId::derive(&frame.consumer, &frame.fingerprint, &ids),
+            consumer: frame.consumer.clone(),
+            fingerprint: frame.fingerprint,
+            source: first.source.clone(),
+            triggers: triggers
+                .iter()
+                .map(|e| Trigger { id: e.id, sequence: e.sequence, position: e.position })
+                .collect(),
+            privacy,
+            attempts: 0,
+            failures: 0,
+            state: ExecutionState::Waiting { at: frame.now, code: "new".to_owned() },
+            since: frame.now,
+        }
+    }
+
+    /// Returns the position of the first trigger, which orders executions and finds them.
+    ///
+    /// # Panics
+    /// Never for a value of this type: an execution has at least one trigger.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.triggers.first().expect("an execution has a trigger").position
+    }
+
+    /// Returns where the execution is found.
+    #[must_use]
+    pub fn key(&self) -> ExecutionKey {
+        ExecutionKey { consumer: self.consumer.clone(), position: self.position() }
+    }
+
+    /// Returns the id of its current or latest attempt.
+    #[must_use]
+    pub fn run_id(&self) -> RunId {
+        RunId::derive(&self.id, self.attempts)
+    }
+
+    fn attempt_key(&self) -> AttemptKey {
+        AttemptKey { consumer: self.consumer.clone(), position: self.position(), attempt: self.attempts }
+    }
+
+    fn stamp(&self) -> RunStamp {
+        RunStamp {
+            run: self.run_id(),
+            execution: self.id,
+            consumer: self.consumer.clone(),
+            fingerprint: self.fingerprint,
+            attempt: self.attempts,
+            execution_adapter_revision: EXECUTION_ADAPTER_REVISION.to_owned(),
+            model_adapter: None,
+        }
+    }
+
+    /// Makes the envelope of an event about this execution's current attempt. Keys rise with the triggers.
+    fn envelope(&self, what: &str, by: ActorKind) -> Envelope {
+        let first = &self.triggers[0];
+        let key = format!(
+            "v{}/{}/{:012}/{}/{what}",
+            self.consumer.version, self.source, first.sequence, self.attempts
+        );
+        let actor = match by {
+            ActorKind::System => Actor::ours(by, "supervision"),
+            ActorKind::Producer | ActorKind::Agent | ActorKind::Person => {
+                Actor::ours(by, &self.consumer.to_string())
+            }
+        };
+        let key = IdempotencyKey::parse(&key).expect("a source, numbers and words make a key");
+        let parents = self.triggers.iter().map(|t| Parent { id: t.id, position: Some(t.position) }).collect();
+        Envelope::new(SourceId::agent(&self.consumer.id), key, self.privacy, actor).with_parents(parents)
+    }
+
+    fn run(&self, frame: &Frame, state: RunState, received_at: Timestamp) -> Run {
+        Run {
+            id: self.run_id(),
+            execution: self.id,
+            consumer: self.consumer.clone(),
+            position: self.position(),
+            attempt: self.attempts,
+            source: self.source.clone(),
+            ended_at: (!state.is_open()).then_some(frame.now),
+            state,
+            received_at,
+            incarnation: frame.incarnation,
+        }
+    }
+
+    /// Returns the events that open the next attempt, having counted it.
+    fn open_next(&mut self, frame: &Frame) -> Vec<Candidate> {
+        self.attempts += 1;
+        self.state = ExecutionState::Running;
+        self.since = frame.now;
+        let triggers = self
+            .triggers
+            .iter()
+            .map(|t| TriggerName { id: t.id, source: self.source.clone(), sequence: t.sequence })
+            .collect();
+        let received = RunReceived { stamp: self.stamp(), triggers };
+        let started = RunStarted { stamp: self.stamp() };
+        vec![
+            received.candidate(self.envelope("received", ActorKind::Agent)),
+            started.candidate(self.envelope("started", ActorKind::Agent)),
+        ]
+    }
+
+    /// Returns what must hold before the next attempt opens: `previous` is the matching event before the
+    /// first trigger (0 for none), needed for a first attempt only.
+    fn may_open(&self, previous: u64) -> Vec<Precondition> {
+        if self.attempts == 0 {
+            let (consumer, source) = (self.consumer.clone(), self.source.clone());
+            let sequences = self.triggers.iter().map(|t| t.sequence).collect();
+            return vec![
+                Precondition::ClaimedThrough {
+                    consumer: consumer.clone(),
+                    source: source.clone(),
+                    sequence: previous,
+                },
+                Precondition::Unclaimed { consumer, source, sequences },
+            ];
+        }
+        let (status, attempts) = (self.state.status(), self.attempts);
+        vec![Precondition::ExecutionIs { key: self.key(), status, attempts }]
+    }
+
+    /// Opens the next attempt durably: received and started in one commit, before the runner runs.
+    #[must_use]
+    pub fn open(&mut self, frame: &Frame, previous: u64) -> Commit {
+        let preconditions = self.may_open(previous);
+        let appends = self.open_next(frame);
+        let run = self.run(frame, RunState::Started, frame.now);
+        Commit { preconditions, appends, rows: vec![Row::Execution(self.clone()), Row::Run(run)] }
+    }
+
+    /// Returns the key of output number `index`: without the attempt, so that an execution whose output is
+    /// in the log can never put a second one beside it.
+    fn output_key(&self, index: usize) -> IdempotencyKey {
+        let first = self.triggers[0].sequence;
+        let key = format!("v{}/{}/{first:012}/output/{index}", self.consumer.version, self.source);
+        IdempotencyKey::parse(&key).expect("a source and numbers make a key")
+    }
+
+    /// Makes the candidates of outputs, checked against their types.
+    ///
+    /// # Errors
+    /// The registry's refusal of the first output that does not fit.
+    fn outputs(
+        &self,
+        registry: &crate::registry::Registry,
+        outputs: Vec<Output>,
+    ) -> Result<Vec<Candidate>, crate::registry::DoorError> {
+        let admit = |(index, output): (usize, Output)| {
+            let mut envelope = self.envelope("output", ActorKind::Agent);
+            envelope.key = self.output_key(index);
+            envelope.address = output.address;
+            let payload = crate::content::Content::new(crate::registry::DraftPayload(output.payload));
+            let draft = crate::registry::Draft { kind: output.kind, envelope, payload };
+            registry.admit(crate::registry::Writer::Settlement, draft)
+        };
+        outputs.into_iter().enumerate().map(admit).collect()
+    }
+
+    /// Settles the open attempt: outputs, terminal event, rows and progress in one commit.
+    ///
+    /// # Errors
+    /// The registry's refusal if an output does not fit its type; the attempt is then to be failed.
+    pub fn complete(
+        &mut self,
+        frame: &Frame,
+        received_at: Timestamp,
+        registry: &crate::registry::Registry,
+        outputs: Vec<Output>,
+    ) -> Result<Commit, crate::registry::DoorError> {
+        let mut appends = self.outputs(registry, outputs)?;
+        let preconditions = vec![Precondition::AttemptOpen(self.attempt_key())];
+        let rows = self.close_completed(frame, received_at, &mut appends);
+        Ok(Commit { preconditions, appends, rows })
+    }
+
+    /// Opens and settles the next attempt in one commit, for a declaration with `lifecycle: settled`.
+    ///
+    /// # Errors
+    /// The registry's refusal if an output does not fit its type.
+    pub fn settle_at_once(
+        &mut self,
+        frame: &Frame,
+        previous: u64,
+        registry: &crate::registry::Registry,
+        outputs: Vec<Output>,
+    ) -> Result<Commit, crate::registry::DoorError> {
+        let mut next = self.clone();
+        let preconditions = next.may_open(previous);
+        let mut appends = next.open_next(frame);
+        let mut settled = next.outputs(registry, outputs)?;
+        let rows = next.close_completed(frame, frame.now, &mut settled);
+        appends.append(&mut settled);
+        *self = next;
+        Ok(Commit { preconditions, appends, rows })
+    }
+
+    fn close_completed(
+        &mut self,
+        frame: &Frame,
+        received_at: Timestamp,
+        appends: &mut Vec<Candidate>,
+    ) -> Vec<Row> {
+        let outputs: Vec<EventId> = appends.iter().map(Candidate::id).collect();
+        let completed = RunCompleted { stamp: self.stamp(), outputs: outputs.clone() };
+        appends.push(completed.candidate(self.envelope("completed", ActorKind::Agent)));
+        self.state = ExecutionState::Closed { how: Closure::Completed };
+        self.since = frame.now;
+        let run = self.run(frame, RunState::Completed { outputs }, received_at);
+        vec![Row::Execution(self.clone()), Row::Run(run)]
+    }
+
+    /// Ends the open attempt as failed. `retryable` failures follow the retry policy; others are final and
+    /// advance.
+    #[must_use]
+    pub fn fail(
+        &mut self,
+        frame: &Frame,
+        received_at: Timestamp,
+        code: &str,
+        policy: FailurePolicy,
+    ) -> Commit {
+        let preconditions = vec![Precondition::AttemptOpen(self.attempt_key())];
+        let (next, state) = match policy {
+            FailurePolicy::Final => (Next::Advance, ExecutionState::Closed { how: Closure::Failed }),
+            FailurePolicy::Retryable(retry) => {
+                self.failures += 1;
+                after_failure(retry.after(self.failures, frame.now), code, Closure::Failed)
+            }
+        };
+        let failed = RunFailed { stamp: self.stamp(), code: code.to_owned(), next };
+        let appends = vec![failed.candidate(self.envelope("failed", ActorKind::Agent))];
+        self.state = state;
+        self.since = frame.now;
+        let run = self.run(frame, RunState::Failed { code: code.to_owned() }, received_at);
+        Commit { preconditions, appends, rows: vec![Row::Execution(self.clone()), Row::Run(run)] }
+    }
+
+    /// Ends an attempt that was found open without anyone running it.
+    #[must_use]
+    pub fn interrupt(
+        &mut self,
+        frame: &Frame,
+        received_at: Timestamp,
+        code: &str,
+        interrupted: Interrupted,
+        retry: RetryPolicy,
+    ) -> Commit {
+        let preconditions = vec![Precondition::AttemptOpen(self.attempt_key())];
+        let (next, state) = match interrupted.then {
+            InterruptedThen::Retry => {
+                self.failures += 1;
+                after_failure(retry.after(self.failures, frame.now), code, Closure::Abandoned)
+            }
+            InterruptedThen::Hold => {
+                (Next::Hold, ExecutionState::Held { code: code.to_owned(), quarantined: false })
+            }
+            InterruptedThen::Advance => (Next::Advance, ExecutionState::Closed { how: Closure::Abandoned }),
+        };
+        let (stamp, code) = (self.stamp(), code.to_owned());
+        let (candidate, run_state) = match interrupted.record {
+            InterruptedRecord::StatusUnknown => {
+                let payload = RunStatusUnknown { stamp, code: code.clone(), next };
+                let candidate = payload.candidate(self.envelope("status-unknown", ActorKind::System));
+                (candidate, RunState::StatusUnknown { code })
+            }
+            InterruptedRecord::Abandoned => {
+                let payload = RunAbandoned { stamp, code: code.clone(), next };
+                (
+                    payload.candidate(self.envelope("abandoned", ActorKind::System)),
+                    RunState::Abandoned { code },
+                )
+            }
+        };
+        self.state = state;
+        self.since = frame.now;
+        let run = self.run(frame, run_state, received_at);
+        Commit {
+            preconditions,
+            appends: vec![candidate],
+            rows: vec![Row::Execution(self.clone()), Row::Run(run)],
+        }
+    }
+
+    /// Passes a waiting or held execution at a person's word; `key` makes the act recognisable.
+    #[must_use]
+    pub fn skip(&mut self, now: Timestamp, reason: &str, operator: Operator, key: IdempotencyKey) -> Commit {
+        let preconditions = self.stands();
+        let skipped = Skipped {
+            consumer: self.consumer.clone(),
+            execution: self.id,
+            events: self.triggers.iter().map(|t| t.id).collect(),
+            reason: reason.to_owned(),
+            operator: operator.clone(),
+        };
+        let appends = vec![skipped.candidate(self.decision(&operator, key))];
+        self.state = ExecutionState::Closed { how: Closure::Skipped };
+        self.since = now;
+        Commit { preconditions, appends, rows: vec![Row::Execution(self.clone())] }
+    }
+
+    /// Lets a waiting or held execution be tried again at once, at a person's word.
+    #[must_use]
+    pub fn retry_now(&mut self, now: Timestamp, operator: Operator, key: IdempotencyKey) -> Commit {
+        let preconditions = self.stands();
+        let requested = RetryRequested {
+            consumer: self.consumer.clone(),
+            execution: self.id,
+            operator: operator.clone(),
+        };
+        let appends = vec![requested.candidate(self.decision(&operator, key))];
+        self.state = ExecutionState::Waiting { at: now, code: "retry-requested".to_owned() };
+        self.failures = 0;
+        self.since = now;
+        Commit { preconditions, appends, rows: vec![Row::Execution(self.clone())] }
+    }
+
+    fn stands(&self) -> Vec<Precondition> {
+        let (status, attempts) = (self.state.status(), self.attempts);
+        vec![Precondition::ExecutionIs { key: self.key(), status, attempts }]
+    }
+
+    fn decision(&self, operator: &Operator, key: IdempotencyKey) -> Envelope {
+        let actor = Actor::ours(ActorKind::Person, &format!("uid:{}", operator.uid));
+        let parents = self.triggers.iter().map(|t| Parent { id: t.id, position: Some(t.position) }).collect();
+        Envelope::new(SourceId::decisions(), key, self.privacy, actor).with_parents(parents)
+    }
+}
+
+/// Says whether a failure may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// The same input would fail in the same way: the event is passed (invalid output, oversized document).
+    Final,
+    /// Something around it failed: the declared policy decides.
+    Retryable(RetryPolicy),
+}
+
+fn after_failure(after: AfterFailure, code: &str, closure: Closure) -> (Next, ExecutionState) {
+    let code = code.to_owned();
+    match after {
+        AfterFailure::Retry(at) => (Next::Retry { at }, ExecutionState::Waiting { at, code }),
+        AfterFailure::Exhausted(Exhausted::Quarantine) => {
+            (Next::Hold, ExecutionState::Held { code, quarantined: true })
+        }
+        AfterFailure::Exhausted(Exhausted::Hold) => {
+            (Next::Hold, ExecutionState::Held { code, quarantined: false })
+        }
+        AfterFailure::Exhausted(Exhausted::Advance) => {
+            (Next::Advance, ExecutionState::Closed { how: closure })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::Verdict;
+    use crate::event::Payload;
+    use crate::hash::ChainHash;
+    use crate::id::TypeRef;
+    use crate::payload::note::Note;
+
+    fn frame(now: i64) -> Frame {
+        Frame {
+            consumer: ConsumerKey::parse("links@1").unwrap(),
+            fingerprint: Sha256Hash::of(b"declaration"),
+            privacy_floor: Privacy::PublicSource,
+            incarnation: 1,
+            now: Timestamp::from_millis(now),
+        }
+    }
+
+    fn event(sequence: u64, privacy: Privacy) -> Event {
+        let source = SourceId::parse("notes:x").unwrap();
+        let key = IdempotencyKey::parse(&format!("k{sequence}")).unwrap();
+        let kind = Note::kind();
+        let id = EventId::derive(&source, &kind.name, &key);
+        Event {
+            position: sequence + 100,
+            id,
+            kind,
+            source,
+            sequence,
+            privacy,
+            actor: Actor::ours(ActorKind::Person, "uid:1"),
+            key,
+            occurred_at: None,
+            recorded_at: Timestamp::from_millis(1),
+            root: id,
+            parents: vec![],
+            depth: 0,
+            address: None,
+            external: None,
+            correlation: None,
+            payload: Payload::Redacted,
+            payload_sha256: Sha256Hash::of(b""),
+            chain: ChainHash::START,
+        }
+    }
+
+    fn kinds(commit: &Commit) -> Vec<&str> {
+        commit.appends.iter().map(|c| c.kind().name.as_str().rsplit('.').next().unwrap()).collect()
+    }
+
+    fn opened() -> Execution {
+        let mut execution =
+            Execution::fix(&frame(10), &[event(3, Privacy::Private), event(5, Privacy::Sensitive)]);
+        let commit = execution.open(&frame(10), 2);
+        assert_eq!(kinds(&commit), ["received", "started"]);
+        execution
+    }
+
+    #[test]
+    fn a_first_attempt_claims_its_triggers_in_order() {
+        let mut execution = Execution::fix(&frame(10), &[event(3, Privacy::Private)]);
+        let commit = execution.open(&frame(10), 2);
+        assert!(matches!(&commit.preconditions[0], Precondition::ClaimedThrough { sequence: 2, .. }));
+        assert!(
+            matches!(&commit.preconditions[1], Precondition::Unclaimed { sequences, .. } if sequences == &[3])
+        );
+        assert_eq!((execution.attempts, execution.state.status()), (1, ExecutionStatus::Running));
+    }
+
+    #[test]
+    fn everything_about_a_run_carries_the_strongest_class_of_its_triggers() {
+        let mut execution = opened();
+        let commit = execution
+            .complete(&frame(11), frame(10).now, &crate::registry::Registry::shipped(), vec![])
+            .unwrap();
+        assert!(commit.appends.iter().all(|c| c.envelope().privacy == Privacy::Sensitive));
+    }
+
+    #[test]
+    fn all_terminal_kinds_compete_for_the_open_attempt() {
+        let registry = crate::registry::Registry::shipped();
+        let open = Precondition::AttemptOpen(opened().attempt_key());
+        let commits = [
+            opened().complete(&frame(11), frame(10).now, &registry, vec![]).unwrap(),
+            opened().fail(&frame(11), frame(10).now, "invalid-output", FailurePolicy::Final),
+            opened().interrupt(
+                &frame(11),
+                frame(10).now,
+                "killed",
+                Interrupted::default(),
+                RetryPolicy::default(),
+            ),
+        ];
+        for commit in commits {
+            assert_eq!(commit.preconditions, std::slice::from_ref(&open));
+        }
+    }
+
+    #[test]
+    fn an_output_that_is_not_the_consumers_to_write_is_refused() {
+        let note = Output { kind: Note::kind(), payload: serde_json::json!({ "text": "x" }), address: None };
+        let mut execution = opened();
+        let refused =
+            execution.complete(&frame(11), frame(10).now, &crate::registry::Registry::shipped(), vec![note]);
+        assert!(refused.is_err());
+        assert_eq!(execution.state.status(), ExecutionStatus::Running);
+        let unknown =
+            Output { kind: TypeRef::parse("a.b@1").unwrap(), payload: serde_json::json!({}), address: None };
+        assert!(
+            opened()
+                .complete(&frame(11), frame(10).now, &crate::registry::Registry::shipped(), vec![unknown])
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_retryable_failure_waits_until_the_policy_is_used_up() {
+        let policy = RetryPolicy { attempts: 2, ..RetryPolicy::default() };
+        let mut execution = opened();
+        let commit = execution.fail(&frame(20), frame(10).now, "store", FailurePolicy::Retryable(policy));
+        assert_eq!(kinds(&commit), ["failed"]);
+        assert!(matches!(&execution.state, ExecutionState::Waiting { at, .. } if at.as_millis() == 1_020));
+        let again = execution.open(&frame(1_020), 0);
+        assert!(matches!(&again.preconditions[..], [Precondition::ExecutionIs { attempts: 1, .. }]));
+        let commit = execution.fail(&frame(1_030), frame(10).now, "store", FailurePolicy::Retryable(policy));
+        assert_eq!(kinds(&commit), ["failed"]);
+        assert_eq!(execution.state, ExecutionState::Held { code: "store".into(), quarantined: true });
+    }
+
+    #[test]
+    fn an_interrupted_attempt_is_recorded_as_declared() {
+        let hold = Interrupted { record: InterruptedRecord::Abandoned, then: InterruptedThen::Hold };
+        let mut execution = opened();
+        let commit = execution.interrupt(&frame(20), frame(10).now, "killed", hold, RetryPolicy::default());
+        assert_eq!(kinds(&commit), ["abandoned"]);
+        assert_eq!(execution.state.status(), ExecutionStatus::Held);
+        let mut execution = opened();
+        let commit = execution.interrupt(
+            &frame(20),
+            frame(10).now,
+            "killed",
+            Interrupted::default(),
+            RetryPolicy::default(),
+        );
+        assert_eq!(kinds(&commit), ["status-unknown"]);
+        assert_eq!(execution.state.status(), ExecutionStatus::Waiting);
+    }
+
+    #[test]
+    fn a_person_skips_or_retries_what_stands_as_they_saw_it() {
+        let operator = Operator { uid: 1000, pid: 1, tty: None };
+        let key = IdempotencyKey::parse("op-1").unwrap();
+        let mut execution = opened();
+        let hold = Interrupted { record: InterruptedRecord::StatusUnknown, then: InterruptedThen::Hold };
+        let _commit = execution.interrupt(&frame(20), frame(10).now, "killed", hold, RetryPolicy::default());
+        let retry = execution.clone().retry_now(frame(30).now, operator.clone(), key.clone());
+        let skip = execution.skip(frame(30).now, "not needed", operator, key);
+        assert_eq!(retry.preconditions, skip.preconditions);
+        assert_eq!(execution.state, ExecutionState::Closed { how: Closure::Skipped });
+    }
+
+    #[test]
+    fn the_same_step_is_the_same_commit() {
+        assert_eq!(opened(), opened());
+        let verdict = Verdict::AlreadyCommitted(vec![]);
+        assert!(verdict.placed().is_some());
+    }
+}
