@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_key_that_stands_twice_is_refused_at_its_place() {
         assert_eq!(what("{\"a\":1,\n \"a\":2}"), format!("2:4 {TWICE}"));
-        assert_eq!(what("{\"x\":{\"a\":1,\"a\":2}}"), format!("1:14 {TWICE}"));
+        assert_eq!(what("{\"x\":{\"a\":1,\"a\":2}}"), format!("1:15 {TWICE}"));
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn canonical_json_follows_the_rfc() {
-        let value = json!({ "numbers": [333333333.33333329, 1e30, 4.50, 2e-3, 0.000000000000000000000000001],
+        let value = json!({ "numbers": [333_333_333.333_333_3, 1e30, 4.50, 2e-3, 0.000000000000000000000000001],
             "string": "\u{20ac}$\u{000f}\u{000a}A'\u{0042}\u{0022}\u{005c}\\\"/", "literals": [null, true, false] });
         let expected = "{\"literals\":[null,true,false],\"numbers\":[333333333.3333333,1e+30,4.5,0.002,1e-27],\"string\":\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}";
         assert_eq!(String::from_utf8(write(&value).unwrap()).unwrap(), expected);

@@ -237,7 +237,7 @@ impl Candidate {
             privacy: envelope.privacy,
             actor: &envelope.actor,
             occurred_at: envelope.occurred_at,
-            parents: &mut envelope.parents.iter().map(|parent| &parent.id),
+            parents: envelope.parents.iter().map(|parent| &parent.id),
             references: [&envelope.address, &envelope.external, &envelope.correlation],
             payload_sha256: &payload_sha256,
         });
@@ -345,7 +345,7 @@ impl Event {
             privacy: self.privacy,
             actor: &self.actor,
             occurred_at: self.occurred_at,
-            parents: &mut self.parents.iter(),
+            parents: self.parents.iter(),
             references: [&self.address, &self.external, &self.correlation],
             payload_sha256: &self.payload_sha256,
         })
@@ -434,22 +434,19 @@ pub enum PayloadError {
 }
 
 /// Is what the content digest covers, borrowed from a candidate or an event.
-struct Digested<'a, I: Iterator<Item = &'a EventId>> {
+struct Digested<'a, I> {
     kind: &'a TypeRef,
     source: &'a SourceId,
     key: &'a IdempotencyKey,
     privacy: Privacy,
     actor: &'a Actor,
     occurred_at: Option<Timestamp>,
-    parents: &'a mut I,
+    parents: I,
     references: [&'a Option<Reference>; 3],
     payload_sha256: &'a Sha256Hash,
 }
 
-fn digest<'a, I: Iterator<Item = &'a EventId>>(content: &Digested<'a, I>) -> ChainHash
-where
-    I: Clone,
-{
+fn digest<'a, I: Iterator<Item = &'a EventId> + Clone>(content: &Digested<'a, I>) -> ChainHash {
     let mut bytes = Vec::with_capacity(512);
     let mut part = |part: &[u8]| {
         bytes.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
