@@ -4,5 +4,6 @@
 
 pub mod address;
 pub mod clock;
+pub mod hub;
 pub mod panics;
 pub mod supervisor;

@@ -10,6 +10,7 @@ pub mod content;
 pub mod event;
 pub mod hash;
 pub mod id;
+pub mod lane;
 pub mod lifecycle;
 pub mod payload;
 pub mod privacy;

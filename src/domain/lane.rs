@@ -1,0 +1,256 @@
+//! What one consumer does next on one source, decided purely.
+//!
+//! A lane holds a bounded window of matching events and the executions that are not closed yet. It claims in
+//! order and leaves no event out, keeps at most `concurrency` executions open or waiting, and stops at an
+//! execution that a person must decide. It knows neither the log nor time: what was read and what came of an
+//! attempt is told to it, and it answers with the next [`Step`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::event::Event;
+use crate::lifecycle::{Execution, ExecutionState};
+use crate::time::Timestamp;
+
+/// Bounds a lane; from the declaration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most events of one execution; at least 1.
+    pub batch_max: usize,
+    /// How long an incomplete batch waits for more, in milliseconds.
+    pub batch_wait_ms: u64,
+    /// The most executions open or waiting at once; 1 is strictly serial.
+    pub concurrency: usize,
+}
+
+/// After how many passed events that do not match a lane asks to write its progress down.
+pub const PASS_AFTER: u64 = 256;
+
+/// Is what a lane asks its owner to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Fix a new execution on these events and open its first attempt.
+    Claim {
+        /// The events, in order.
+        events: Vec<Event>,
+        /// The claimed event before them; 0 if there is none.
+        previous: u64,
+    },
+    /// Open the next attempt of this execution.
+    Retry(Box<Execution>),
+    /// Read matching events behind `after`, at most `limit`.
+    Read {
+        /// The last sequence that was looked at.
+        after: u64,
+        /// How many to read at most.
+        limit: usize,
+    },
+    /// Write down that everything up to here is passed.
+    Pass(u64),
+    /// Nothing to do before this time, unless something happens.
+    Wait(Timestamp),
+    /// Nothing to do until something happens.
+    Idle,
+}
+
+/// Says in a word what a lane is doing, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneState {
+    /// It has caught up.
+    Idle,
+    /// An attempt is open.
+    Running,
+    /// It waits for the next attempt's time.
+    Waiting(Timestamp),
+    /// A person must decide.
+    Held,
+    /// There is something to read.
+    Behind,
+}
+
+#[derive(Debug)]
+enum Part {
+    Running,
+    Stands(Box<Execution>),
+}
+
+/// Is one consumer's place on one source.
+#[derive(Debug)]
+pub struct Lane {
+    /// Every matching event up to here is claimed, buffered or passed.
+    cursor: u64,
+    /// The last claimed event, or the progress it started from.
+    claimed: u64,
+    /// Progress as last written down.
+    written: u64,
+    /// The furthest sequence known to exist.
+    head: u64,
+    reading: bool,
+    buffer: VecDeque<Event>,
+    parts: BTreeMap<u64, Part>,
+    gathering_since: Option<Timestamp>,
+}
+
+impl Lane {
+    /// Starts where the log says: `progress` is written down, `claimed` is the last claimed event (at least
+    /// `progress`), `unsettled` are the executions that are not closed, `head` is the source's last sequence.
+    #[must_use]
+    pub fn resume(progress: u64, claimed: u64, unsettled: Vec<Execution>, head: u64) -> Self {
+        let claimed = claimed.max(progress);
+        let parts = unsettled.into_iter().map(|e| (e.position(), Part::Stands(Box::new(e)))).collect();
+        Self {
+            cursor: claimed,
+            claimed,
+            written: progress,
+            head,
+            reading: false,
+            buffer: VecDeque::new(),
+            parts,
+            gathering_since: None,
+        }
+    }
+
+    /// Notes that the source reaches up to `head`.
+    pub fn moved(&mut self, head: u64) {
+        self.head = self.head.max(head);
+    }
+
+    /// Takes what was read: matching events behind the cursor, and the last sequence that was looked at.
+    pub fn read(&mut self, events: Vec<Event>, looked_at: u64, now: Timestamp) {
+        self.reading = false;
+        if !events.is_empty() && self.buffer.is_empty() {
+            self.gathering_since = Some(now);
+        }
+        self.cursor = self.cursor.max(looked_at).max(events.last().map_or(0, |event| event.sequence));
+        self.buffer.extend(events);
+    }
+
+    /// Notes that a read failed; it is asked for again.
+    pub const fn read_failed(&mut self) {
+        self.reading = false;
+    }
+
+    /// Takes what came of an attempt: the execution as it stands now.
+    pub fn ended(&mut self, execution: Execution) {
+        let position = execution.position();
+        match execution.state {
+            ExecutionState::Closed { .. } => {
+                self.parts.remove(&position);
+            }
+            ExecutionState::Running | ExecutionState::Waiting { .. } | ExecutionState::Held { .. } => {
+                self.parts.insert(position, Part::Stands(Box::new(execution)));
+            }
+        }
+    }
+
+    /// Notes that progress was written up to `sequence`.
+    pub fn passed(&mut self, sequence: u64) {
+        self.written = self.written.max(sequence);
+    }
+
+    /// Returns the first execution that a person must decide.
+    #[must_use]
+    pub fn held(&self) -> Option<&Execution> {
+        self.parts.values().find_map(|part| match part {
+            Part::Stands(execution) if matches!(execution.state, ExecutionState::Held { .. }) => {
+                Some(execution.as_ref())
+            }
+            Part::Running | Part::Stands(_) => None,
+        })
+    }
+
+    /// Says whether an attempt is open.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.parts.values().any(|part| matches!(part, Part::Running))
+    }
+
+    /// Returns how many sequences of the source were not looked at yet.
+    #[must_use]
+    pub const fn behind(&self) -> u64 {
+        self.head.saturating_sub(self.cursor)
+    }
+
+    /// Says in a word what the lane is doing.
+    #[must_use]
+    pub fn state(&self) -> LaneState {
+        if self.held().is_some() {
+            return LaneState::Held;
+        }
+        if self.is_running() {
+            return LaneState::Running;
+        }
+        match self.next_retry() {
+            Some((at, _)) => LaneState::Waiting(at),
+            None if self.behind() > 0 || !self.buffer.is_empty() => LaneState::Behind,
+            None => LaneState::Idle,
+        }
+    }
+
+    fn next_retry(&self) -> Option<(Timestamp, u64)> {
+        let waiting = self.parts.iter().filter_map(|(position, part)| match part {
+            Part::Stands(execution) => match execution.state {
+                ExecutionState::Waiting { at, .. } => Some((at, *position)),
+                ExecutionState::Running | ExecutionState::Held { .. } | ExecutionState::Closed { .. } => None,
+            },
+            Part::Running => None,
+        });
+        waiting.min()
+    }
+
+    /// Returns the next step, and believes that its owner takes it.
+    pub fn step(&mut self, now: Timestamp, limits: &Limits) -> Step {
+        if let Some((at, position)) = self.next_retry()
+            && at <= now
+            && let Some(Part::Stands(execution)) = self.parts.insert(position, Part::Running)
+        {
+            return Step::Retry(execution);
+        }
+        let may_claim = self.held().is_none() && self.parts.len() < limits.concurrency;
+        if may_claim && let Some(step) = self.claim(now, limits) {
+            return step;
+        }
+        let window = limits.batch_max.saturating_mul(limits.concurrency).clamp(limits.batch_max, WINDOW_MAX);
+        if !self.reading && self.behind() > 0 && self.buffer.len() < window && self.held().is_none() {
+            self.reading = true;
+            return Step::Read { after: self.cursor, limit: window - self.buffer.len() };
+        }
+        let clean = self.parts.is_empty() && self.buffer.is_empty() && !self.reading;
+        if clean && self.cursor >= self.written.max(self.claimed) + PASS_AFTER {
+            self.written = self.cursor;
+            return Step::Pass(self.cursor);
+        }
+        let gathered = self.gathered_at(limits).filter(|_| may_claim && !self.buffer.is_empty());
+        match (self.next_retry().map(|(at, _)| at), gathered) {
+            (Some(a), Some(b)) => Step::Wait(a.min(b)),
+            (Some(at), None) | (None, Some(at)) => Step::Wait(at),
+            (None, None) => Step::Idle,
+        }
+    }
+
+    fn gathered_at(&self, limits: &Limits) -> Option<Timestamp> {
+        let wait = i64::try_from(limits.batch_wait_ms).unwrap_or(i64::MAX);
+        self.gathering_since.map(|since| since.plus_millis(wait))
+    }
+
+    fn claim(&mut self, now: Timestamp, limits: &Limits) -> Option<Step> {
+        let first = self.buffer.front()?;
+        let full = self.buffer.len() >= limits.batch_max;
+        if !full && self.gathered_at(limits).is_some_and(|at| now < at) {
+            return None;
+        }
+        let position = first.position;
+        let count = limits.batch_max.max(1).min(self.buffer.len());
+        let events: Vec<Event> = self.buffer.drain(..count).collect();
+        let previous = self.claimed;
+        self.claimed = events.last().map_or(previous, |event| event.sequence);
+        self.gathering_since = (!self.buffer.is_empty()).then_some(now);
+        self.parts.insert(position, Part::Running);
+        Some(Step::Claim { events, previous })
+    }
+}
+
+/// The most events a lane holds in memory, whatever is declared.
+const WINDOW_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! A lane against a log that invents outcomes: claims stay ordered and complete, bounds hold, holds stop.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::event::{Actor, ActorKind, Payload};
+use crate::hash::{ChainHash, Sha256Hash};
+use crate::id::{ConsumerKey, EventId, IdempotencyKey, SourceId, TypeRef};
+use crate::lifecycle::{Closure, Frame};
+use crate::privacy::Privacy;
+
+fn event(sequence: u64) -> Event {
+    let source = SourceId::parse("notes:x").unwrap();
+    let key = IdempotencyKey::parse(&format!("k{sequence}")).unwrap();
+    let kind = TypeRef::parse("a.b@1").unwrap();
+    let id = EventId::derive(&source, &kind.name, &key);
+    Event {
+        position: sequence * 3,
+        id,
+        kind,
+        source,
+        sequence,
+        privacy: Privacy::Private,
+        actor: Actor::ours(ActorKind::Person, "uid:1"),
+        key,
+        occurred_at: None,
+        recorded_at: Timestamp::from_millis(1),
+        root: id,
+        parents: vec![],
+        depth: 0,
+        address: None,
+        external: None,
+        correlation: None,
+        payload: Payload::Redacted,
+        payload_sha256: Sha256Hash::of(b""),
+        chain: ChainHash::START,
+    }
+}
+
+fn fixed(events: &[Event], now: Timestamp) -> Execution {
+    let frame = Frame {
+        consumer: ConsumerKey::parse("links@1").unwrap(),
+        fingerprint: Sha256Hash::of(b""),
+        privacy_floor: Privacy::PublicSource,
+        incarnation: 1,
+        now,
+    };
+    Execution::fix(&frame, events)
+}
+
+const SERIAL: Limits = Limits { batch_max: 1, batch_wait_ms: 0, concurrency: 1 };
+const T0: Timestamp = Timestamp::from_millis(1_000);
+
+#[test]
+fn a_serial_lane_runs_one_event_at_a_time_in_order() {
+    let mut lane = Lane::resume(0, 0, vec![], 2);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 0, .. }));
+    lane.read(vec![event(1), event(2)], 2, T0);
+    let Step::Claim { events, previous: 0 } = lane.step(T0, &SERIAL) else { panic!() };
+    assert_eq!(events[0].sequence, 1);
+    assert_eq!(lane.step(T0, &SERIAL), Step::Idle);
+    let mut done = fixed(&events, T0);
+    done.state = ExecutionState::Closed { how: Closure::Completed };
+    lane.ended(done);
+    let Step::Claim { events, previous: 1 } = lane.step(T0, &SERIAL) else { panic!() };
+    assert_eq!(events[0].sequence, 2);
+}
+
+#[test]
+fn a_batch_waits_for_more_but_not_for_ever() {
+    let limits = Limits { batch_max: 3, batch_wait_ms: 2_000, concurrency: 1 };
+    let mut lane = Lane::resume(0, 0, vec![], 1);
+    assert!(matches!(lane.step(T0, &limits), Step::Read { .. }));
+    lane.read(vec![event(1)], 1, T0);
+    assert_eq!(lane.step(T0, &limits), Step::Wait(T0.plus_millis(2_000)));
+    let Step::Claim { events, .. } = lane.step(T0.plus_millis(2_000), &limits) else { panic!() };
+    assert_eq!(events.len(), 1);
+}
+
+#[test]
+fn a_full_batch_does_not_wait() {
+    let limits = Limits { batch_max: 2, batch_wait_ms: 2_000, concurrency: 1 };
+    let mut lane = Lane::resume(0, 0, vec![], 3);
+    assert!(matches!(lane.step(T0, &limits), Step::Read { .. }));
+    lane.read(vec![event(1), event(2), event(3)], 3, T0);
+    let Step::Claim { events, .. } = lane.step(T0, &limits) else { panic!() };
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn a_held_execution_stops_its_lane() {
+    let mut held = fixed(&[event(1)], T0);
+    held.state = ExecutionState::Held { code: "store".into(), quarantined: true };
+    let mut lane = Lane::resume(0, 1, vec![held.clone()], 9);
+    assert_eq!(lane.step(T0, &Limits { concurrency: 4, ..SERIAL }), Step::Idle);
+    assert_eq!(lane.state(), LaneState::Held);
+    held.state = ExecutionState::Closed { how: Closure::Skipped };
+    lane.ended(held);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 1, .. }));
+}
+
+#[test]
+fn a_fixed_batch_is_finished_before_another_is_formed() {
+    let mut waiting = fixed(&[event(1), event(2)], T0);
+    waiting.state = ExecutionState::Waiting { at: T0.plus_millis(50), code: "store".into() };
+    let mut lane = Lane::resume(0, 2, vec![waiting], 5);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 2, .. }));
+    lane.read(vec![event(3)], 3, T0);
+    assert_eq!(lane.state(), LaneState::Waiting(T0.plus_millis(50)));
+    lane.moved(3);
+    let Step::Retry(execution) = lane.step(T0.plus_millis(50), &SERIAL) else { panic!() };
+    assert_eq!(execution.triggers.len(), 2);
+}
+
+#[test]
+fn events_that_do_not_match_are_passed_lazily() {
+    let mut lane = Lane::resume(0, 0, vec![], PASS_AFTER);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Read { .. }));
+    lane.read(vec![], PASS_AFTER, T0);
+    assert_eq!(lane.step(T0, &SERIAL), Step::Pass(PASS_AFTER));
+    assert_eq!(lane.step(T0, &SERIAL), Step::Idle);
+}
+
+#[derive(Debug, Clone)]
+enum Outcome {
+    Complete,
+    Fail,
+    Hold,
+}
+
+fn outcomes() -> impl Strategy<Value = Vec<Outcome>> {
+    let one = prop_oneof![6 => Just(Outcome::Complete), 3 => Just(Outcome::Fail), 1 => Just(Outcome::Hold)];
+    prop::collection::vec(one, 1..60)
+}
+
+proptest! {
+    #[test]
+    fn claims_are_ordered_complete_and_bounded(
+        outcomes in outcomes(), batch in 1..4_usize, concurrency in 1..5_usize, total in 1..40_u64,
+    ) {
+        let limits = Limits { batch_max: batch, batch_wait_ms: 10, concurrency };
+        let mut lane = Lane::resume(0, 0, vec![], total);
+        let (mut now, mut open, mut claimed, mut held) = (T0, Vec::<Execution>::new(), 0, 0_usize);
+        let mut outcomes = outcomes.into_iter();
+        for _ in 0..2_000 {
+            match lane.step(now, &limits) {
+                Step::Claim { events, previous } => {
+                    prop_assert_eq!(previous, claimed);
+                    prop_assert!(events.len() <= batch && held == 0);
+                    for event in &events {
+                        prop_assert_eq!(event.sequence, claimed + 1);
+                        claimed = event.sequence;
+                    }
+                    open.push(fixed(&events, now));
+                }
+                Step::Retry(execution) => open.push(*execution),
+                Step::Read { after, limit } => {
+                    let last = total.min(after + limit as u64);
+                    lane.read((after + 1..=last).map(event).collect(), last, now);
+                }
+                Step::Pass(_) => prop_assert!(false, "everything matches"),
+                Step::Wait(at) => now = at,
+                Step::Idle if open.is_empty() => break,
+                Step::Idle => {}
+            }
+            prop_assert!(open.len() <= concurrency);
+            if open.len() == concurrency || (claimed == total && !open.is_empty()) {
+                let mut execution = open.remove(0);
+                execution.state = match outcomes.next() {
+                    Some(Outcome::Complete) | None => ExecutionState::Closed { how: Closure::Completed },
+                    Some(Outcome::Fail) => ExecutionState::Waiting { at: now.plus_millis(5), code: "store".into() },
+                    Some(Outcome::Hold) => {
+                        held += 1;
+                        ExecutionState::Held { code: "store".into(), quarantined: true }
+                    }
+                };
+                lane.ended(execution);
+            }
+        }
+        prop_assert!(held > 0 || claimed == total, "claimed {} of {}", claimed, total);
+    }
+}
