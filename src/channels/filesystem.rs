@@ -1,0 +1,23 @@
+//! A folder of files as a source of documents.
+//!
+//! | file | it answers |
+//! | --- | --- |
+//! | `root` | which directory is this, and is it still the same one |
+//! | `rules` | which files are documents, and how many at most |
+//! | `scan` | what is there now (`read`: one file, whole; `name`: which names are taken) |
+//! | `diff` | what changed since, with stable identities |
+//! | `producer` | what of that may be said now, and what has to wait |
+//! | `watch` | when to look again |
+//!
+//! The watcher only ever says "look"; looking is always a whole scan against what the log knows. So an edit
+//! made while the service was down, and one whose notification was lost, are found in the same way as any
+//! other.
+
+pub mod root;
+pub mod rules;
+pub mod scan;
+
+mod name;
+mod read;
+
+pub use name::content_type;
