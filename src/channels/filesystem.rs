@@ -21,3 +21,4 @@ mod name;
 mod read;
 
 pub use name::content_type;
+pub use read::{LoadError, load};

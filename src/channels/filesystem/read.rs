@@ -6,11 +6,16 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat as RawStat, SFlag, fstat};
+use thiserror::Error;
 use thoughtstream_domain::commit::FileStat;
+use thoughtstream_domain::content::Content;
 use thoughtstream_domain::hash::Sha256Hash;
+
+use super::root::Root;
 
 /// A file that changes under this many readings in a row is being written right now.
 const READINGS_MAX: u32 = 4;
@@ -24,7 +29,7 @@ pub(crate) enum Reading {
     /// The whole content is in the buffer.
     Whole { stat: FileStat, sha256: Sha256Hash },
     /// It is larger than is read.
-    TooLarge { bytes: u64 },
+    TooLarge,
     /// It changed under every reading.
     Unstable,
     /// It is no regular file.
@@ -81,7 +86,7 @@ pub(crate) fn read_whole(
         }
         let before = file_stat(&raw, now_ns);
         if before.size > bytes_max {
-            return Ok(Reading::TooLarge { bytes: before.size });
+            return Ok(Reading::TooLarge);
         }
         buffer.clear();
         read_at_most(file, bytes_max.saturating_add(1), buffer).map_err(|error| errno(&error))?;
@@ -99,6 +104,44 @@ pub(crate) fn read_whole(
     }
     buffer.clear();
     Ok(Reading::Unstable)
+}
+
+/// The content of a document could not be fetched for its event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum LoadError {
+    /// The file is not what the scan saw any more; another scan will say what it is.
+    #[error("the file changed since the scan")]
+    Changed,
+    /// The system refused to read it.
+    #[error("the file cannot be read: {0}")]
+    Unreadable(Errno),
+}
+
+/// Reads the content that a scan saw at `path`, and nothing else.
+///
+/// Blocks on the disk: call it where blocking is allowed.
+///
+/// # Errors
+///
+/// Returns [`LoadError::Changed`] if the file is gone or has other content now.
+pub fn load(
+    root: &Root,
+    path: &str,
+    sha256: &Sha256Hash,
+    bytes: u64,
+) -> Result<Content<Arc<[u8]>>, LoadError> {
+    let mut file = match root.open_path(path) {
+        Ok(file) => file,
+        Err(Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR) => return Err(LoadError::Changed),
+        Err(errno) => return Err(LoadError::Unreadable(errno)),
+    };
+    if !fstat(&file).is_ok_and(|raw| is_regular(&raw)) {
+        return Err(LoadError::Changed);
+    }
+    let mut buffer = Vec::new();
+    read_at_most(&mut file, bytes.saturating_add(1), &mut buffer)
+        .map_err(|error| LoadError::Unreadable(errno(&error)))?;
+    if Sha256Hash::of(&buffer) == *sha256 { Ok(Content::new(buffer.into())) } else { Err(LoadError::Changed) }
 }
 
 fn read_at_most(file: &mut File, bytes_max: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
@@ -191,7 +234,27 @@ mod tests {
         let path = dir.path().join("note");
         fs::write(&path, "small").unwrap();
         let (reading, _) = read(&path, LATER, &mut |_| fs::write(&path, "x".repeat(500)).unwrap());
-        assert!(matches!(reading, Reading::TooLarge { bytes: 500 }));
+        assert!(matches!(reading, Reading::TooLarge));
+    }
+
+    #[test]
+    fn only_the_content_that_was_seen_is_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let (notes, data) = (dir.path().join("notes"), dir.path().join("data"));
+        fs::create_dir(&notes).unwrap();
+        fs::create_dir(&data).unwrap();
+        let root = Root::open(&notes, &data).unwrap();
+        let seen = Sha256Hash::of(b"text");
+        fs::write(notes.join("a"), "text").unwrap();
+        assert_eq!(load(&root, "a", &seen, 4).unwrap().reveal().as_ref(), b"text");
+        for other in ["TEXT", "text and more", "", "tex"] {
+            fs::write(notes.join("a"), other).unwrap();
+            assert_eq!(load(&root, "a", &seen, 4).unwrap_err(), LoadError::Changed);
+        }
+        fs::remove_file(notes.join("a")).unwrap();
+        assert_eq!(load(&root, "a", &seen, 4).unwrap_err(), LoadError::Changed);
+        nix::unistd::mkfifo(&notes.join("a"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(load(&root, "a", &seen, 4).unwrap_err(), LoadError::Changed);
     }
 
     #[test]

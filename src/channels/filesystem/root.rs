@@ -319,7 +319,7 @@ mod tests {
         let place = place();
         let link = place.data.join("link");
         symlink(&place.notes, &link).unwrap();
-        for path in [link.clone(), place.data.join("link/"), place.data.join("link/.")] {
+        for path in [link, place.data.join("link/"), place.data.join("link/.")] {
             assert!(matches!(Root::open(&path, &place.data), Err(RootError::Link { .. })), "{path:?}");
         }
         fs::write(place.notes.join("file"), "").unwrap();

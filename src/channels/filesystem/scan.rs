@@ -403,7 +403,7 @@ impl<'a, 'i> Walk<'a, 'i> {
                 let named = (self.input.named)(path, &self.buffer);
                 return self.add(FileSeen { path: path.to_owned(), stat, sha256, named }, raw);
             }
-            Ok(Reading::TooLarge { .. }) => self.skip(path, SkipReason::TooLarge),
+            Ok(Reading::TooLarge) => self.skip(path, SkipReason::TooLarge),
             Ok(Reading::Unstable) => self.skip(path, SkipReason::Unstable),
             Ok(Reading::NotRegular) => self.skip(path, SkipReason::NotRegular),
             Err(errno) => self.refused(path, directory, errno),
