@@ -18,3 +18,4 @@ pub mod registry;
 pub mod retry;
 pub mod text;
 pub mod time;
+pub mod transform;

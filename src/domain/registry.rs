@@ -222,6 +222,9 @@ impl Registry {
             Definition::of::<payload::system::RetryRequested>(),
             Definition::of::<payload::system::Redacted>(),
             Definition::of::<payload::system::DeclarationsLoaded>(),
+            Definition::of::<crate::transform::links::DocumentLinks>(),
+            Definition::of::<crate::transform::structure::DocumentStructure>(),
+            Definition::of::<crate::transform::tasks::DocumentTasks>(),
         ];
         let definitions = definitions.into_iter().map(|d| (d.kind.clone(), d)).collect();
         Self { definitions }
