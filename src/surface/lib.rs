@@ -1,1 +1,12 @@
-//! surface
+//! How a person and a program talk to the service: the `thought` command, its sockets, its configuration.
+//!
+//! It speaks and decides nothing: rules are the domain's, what is kept the store's, who is alive the actors'.
+
+pub mod cli;
+pub mod command;
+pub mod exit;
+pub mod failure;
+pub mod out;
+pub mod places;
+pub mod session;
+pub mod shipped;

@@ -1,0 +1,138 @@
+//! The command line: what can be said, and which command answers it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use crate::command;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out::Out;
+use crate::places::{Places, environment};
+use crate::session::Session;
+
+/// Runs your agents as supervised consumers of one append-only log
+#[derive(Debug, Parser)]
+#[command(
+    name = "thought",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Exit codes: 0 done, 1 refused or findings, 2 usage or configuration, 4 could not look, \
+                  5 outcome unknown (run the same command again), 6 advice only, 70 our bug"
+)]
+pub struct Cli {
+    /// What applies to every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What is to be done.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Applies to every command.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Use the log in this directory (else THOUGHTSTREAM_DATA, else the platform's data directory)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Use the configuration in this directory (else THOUGHTSTREAM_CONFIG, else the platform's)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub config: Option<PathBuf>,
+    /// Answer in JSON: one value, or one value a line for lists
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// Is one command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a configuration to start from, and create the data directory
+    Init(command::init::InitArgs),
+    /// Work with declarations of consumers
+    #[command(subcommand)]
+    Declaration(command::declaration::DeclarationCommand),
+    /// Write a completion script for a shell to stdout
+    Completions(command::manual::CompletionsArgs),
+    /// Write the manual page to stdout, or all pages into a directory
+    Man(command::manual::ManArgs),
+}
+
+/// Runs the command that `arguments` name, the program's name first; this is all of `main`.
+#[must_use]
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let mut out = Out::of_process();
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return show_usage(&error, &mut out),
+    };
+    let exit = match dispatch(cli, &mut out) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            out.flush().ok();
+            out.failure(&failure);
+            failure.exit()
+        }
+    };
+    match out.flush().map_err(Failure::from) {
+        Ok(()) => exit,
+        Err(failure) => {
+            out.failure(&failure);
+            exit.max(failure.exit())
+        }
+    }
+}
+
+fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
+    let Global { data, config, json } = cli.global;
+    let session = || Places::resolve(data, config, &environment).map(|places| Session { places, json });
+    match cli.command {
+        Command::Init(args) => command::init::run(&args, &session()?, out),
+        Command::Declaration(args) => command::declaration::run(args, &session()?, out),
+        Command::Completions(args) => command::manual::completions(&args, out),
+        Command::Man(args) => command::manual::man(&args, out),
+    }
+}
+
+/// Returns the whole command, for completions and manual pages.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
+}
+
+/// Shows help and version on stdout, and a wrong command line, made printable, on stderr.
+fn show_usage(error: &clap::Error, out: &mut Out) -> Exit {
+    let text = error.render().to_string();
+    if error.use_stderr() {
+        let lines: Vec<String> = text.lines().map(thoughtstream_domain::text::printable).collect();
+        out.remark(&lines.join("\n"));
+        return Exit::Usage;
+    }
+    match out.text(&text).and_then(|()| out.flush()).map_err(Failure::from) {
+        Ok(()) => Exit::Done,
+        Err(failure) => failure.exit(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_argument_says_what_it_is_for() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
+            }
+            for inner in command.get_subcommands() {
+                assert!(inner.get_about().is_some(), "{}", inner.get_name());
+                check(inner);
+            }
+        }
+        check(&Cli::command());
+    }
+}

@@ -1,0 +1,105 @@
+//! `thought init`: a configuration to start from and a private data directory.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use thoughtstream_domain::text::printable;
+use thoughtstream_effects::atomic::{self, WriteError};
+use thoughtstream_effects::dirs::{DirError, PrivateDir};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out::Out;
+use crate::session::Session;
+use crate::shipped;
+
+/// Takes nothing but the places.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Watch this folder as `filesystem:notes`
+    #[arg(long, value_name = "DIR")]
+    pub notes: Option<PathBuf>,
+}
+
+/// Says what became of one file or directory.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    path: String,
+    state: &'static str,
+}
+
+/// Writes what is missing; a person's file is never touched.
+///
+/// # Errors
+/// [`Failure`] naming the place that could not be made or written.
+pub fn run(args: &InitArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
+    let mut written = Vec::new();
+    let config = &session.places.config;
+    for below in ["declarations", "prompts", "schemas"] {
+        let dir = config.join(below);
+        std::fs::create_dir_all(&dir).map_err(|error| {
+            Failure::new(Exit::CouldNotLook, "init.directory", format!("cannot create `{}`", dir.display()))
+                .because(&error)
+        })?;
+    }
+    let notes = match &args.notes {
+        Some(dir) => Some(std::path::absolute(dir).map_err(|error| {
+            Failure::new(Exit::Usage, "init.notes", "the folder's path is not usable").because(&error)
+        })?),
+        None => None,
+    };
+    let text = shipped::config(notes.as_deref())?;
+    written.push(place(&session.places.config_file(), text.as_bytes())?);
+    for file in shipped::FILES {
+        written.push(place(&config.join(file.path), file.text.as_bytes())?);
+    }
+    written.push(data_directory(&session.places.data)?);
+    show(&written, session, out)?;
+    Ok(Exit::Done)
+}
+
+fn place(path: &Path, bytes: &[u8]) -> Result<Written, Failure> {
+    let state = match atomic::create(path, bytes, 0o644) {
+        Ok(()) => "written",
+        Err(WriteError::Exists { .. }) => "kept",
+        Err(error) => return Err(Failure::of(Exit::CouldNotLook, "init.write", &error)),
+    };
+    Ok(Written { path: path.display().to_string(), state })
+}
+
+fn data_directory(path: &Path) -> Result<Written, Failure> {
+    let state = if path.symlink_metadata().is_ok() { "kept" } else { "created" };
+    PrivateDir::create(path).map_err(|error| data_failure(&error))?;
+    Ok(Written { path: path.display().to_string(), state })
+}
+
+/// Says why the data directory cannot be used.
+pub(crate) fn data_failure(error: &DirError) -> Failure {
+    let failure = Failure::of(Exit::CouldNotLook, "data.directory", error);
+    match error {
+        DirError::Missing { .. } => failure.with_hint("run `thought init`, or name another with --data DIR"),
+        DirError::Link { .. }
+        | DirError::NotADirectory { .. }
+        | DirError::Owner { .. }
+        | DirError::Open { .. }
+        | DirError::TooLong { .. }
+        | DirError::Io { .. } => failure,
+    }
+}
+
+fn show(written: &[Written], session: &Session, out: &mut Out) -> Result<(), Failure> {
+    for one in written {
+        if session.json {
+            out.json(one)?;
+        } else {
+            out.line(&format!("{:8} {}", one.state, printable(&one.path)))?;
+        }
+    }
+    if !session.json {
+        out.line("")?;
+        out.line("next: thought declaration check, then thought serve")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! What a person or an agent is told when a command does not do what was asked.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use thoughtstream_domain::text::printable;
+
+use crate::exit::Exit;
+
+/// Is a command's one error: a stable code, what was tried, why it failed, and the way out.
+///
+/// It crosses the socket as it is, so that the answer is the same whether the service or the command found it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Failure {
+    /// The exit code's number.
+    exit: u8,
+    /// The stable name of the kind of error, `noun.what`.
+    pub code: String,
+    /// What was tried and with which value.
+    pub what: String,
+    /// Why it failed, outermost cause first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<String>,
+    /// What to do next; ids only, never a name from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// Makes a failure.
+    pub fn new(exit: Exit, code: &str, what: impl Into<String>) -> Self {
+        let (code, what) = (code.to_owned(), what.into());
+        Self { exit: exit.code(), code, what, causes: Vec::new(), hint: None }
+    }
+
+    /// Makes a failure of an error and everything behind it.
+    pub fn of(exit: Exit, code: &str, error: &dyn Error) -> Self {
+        let mut failure = Self::new(exit, code, error.to_string());
+        failure.push_causes(error.source());
+        failure
+    }
+
+    /// Adds an error and everything behind it as causes.
+    #[must_use]
+    pub fn because(mut self, error: &dyn Error) -> Self {
+        self.push_causes(Some(error));
+        self
+    }
+
+    fn push_causes(&mut self, mut error: Option<&dyn Error>) {
+        while let Some(cause) = error {
+            let text = cause.to_string();
+            // A transparent wrapper says what its source says; once is enough.
+            if self.causes.last().unwrap_or(&self.what) != &text {
+                self.causes.push(text);
+            }
+            error = cause.source();
+        }
+    }
+
+    /// Adds the way out.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Returns how the program ends with it.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        Exit::from_code(self.exit)
+    }
+
+    /// Renders it for a terminal; nothing from outside reaches it unescaped.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut out = format!("thought: {}", lines_printable(&self.what));
+        for cause in &self.causes {
+            write!(out, ": {}", lines_printable(cause)).expect("writing to a String does not fail");
+        }
+        writeln!(out, " [{}]", printable(&self.code)).expect("writing to a String does not fail");
+        if let Some(hint) = &self.hint {
+            for line in hint.lines() {
+                writeln!(out, "  {}", printable(line)).expect("writing to a String does not fail");
+            }
+        }
+        out
+    }
+}
+
+/// Escapes all but line breaks, which our own messages of several lines use.
+fn lines_printable(text: &str) -> String {
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot read `x`")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn the_whole_chain_is_told_once_and_the_way_out_last() {
+        let error = Outer(std::io::Error::other("no such thing"));
+        let failure = Failure::of(Exit::CouldNotLook, "store.read", &error).with_hint("run `thought doctor`");
+        assert_eq!(
+            failure.render(),
+            "thought: cannot read `x`: no such thing [store.read]\n  run `thought doctor`\n"
+        );
+        assert_eq!(failure.exit(), Exit::CouldNotLook);
+    }
+
+    #[test]
+    fn a_hostile_name_cannot_move_the_cursor() {
+        let failure = Failure::new(Exit::Refused, "file.name", "no file `\u{1b}[2Jx\u{202e}`");
+        assert!(!failure.render().trim_end().chars().any(thoughtstream_domain::text::is_hostile));
+    }
+}

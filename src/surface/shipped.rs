@@ -1,0 +1,64 @@
+//! The files that `thought init` writes: what ships is inside the program.
+
+use std::path::Path;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Is one shipped file.
+#[derive(Debug, Clone, Copy)]
+pub struct Shipped {
+    /// Where it goes below the configuration directory.
+    pub path: &'static str,
+    /// What it says.
+    pub text: &'static str,
+}
+
+/// All shipped files but the configuration itself.
+pub const FILES: &[Shipped] = &[];
+
+/// The configuration to start from; its comments are its manual.
+const CONFIG: &str = include_str!("shipped/config.yaml");
+
+/// The lines of [`CONFIG`] that show how a folder is watched.
+const EXAMPLE: &str = "sources: []\n#  - filesystem: notes\n#    root: /home/you/notes\n";
+
+/// Returns the configuration to start from, with a folder to watch if one is given.
+///
+/// # Errors
+/// [`Failure`] if the folder's name cannot be written into a text file.
+pub fn config(notes: Option<&Path>) -> Result<String, Failure> {
+    let Some(notes) = notes else { return Ok(CONFIG.to_owned()) };
+    let name = notes.to_str().filter(|name| !name.chars().any(char::is_control)).ok_or_else(|| {
+        Failure::new(Exit::Usage, "init.notes", "the folder's name is not text that a file can hold")
+    })?;
+    let quoted = name.replace('\\', "\\\\").replace('"', "\\\"");
+    let lines = format!("sources:\n  - filesystem: notes\n    root: \"{quoted}\"\n");
+    Ok(CONFIG.replacen(EXAMPLE, &lines, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_written_into_the_configuration() {
+        let text = config(Some(Path::new("/a \"b\""))).unwrap();
+        assert!(text.contains("root: \"/a \\\"b\\\"\"\n"), "{text}");
+        assert!(!text.contains("sources: []"));
+        assert!(config(Some(Path::new("/a\nb"))).is_err());
+    }
+
+    #[test]
+    fn everything_in_the_shipped_directories_is_written() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for dir in ["declarations", "prompts"] {
+            let Ok(entries) = std::fs::read_dir(root.join(dir)) else { continue };
+            for entry in entries {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                let path = format!("{dir}/{name}");
+                assert!(name.starts_with('.') || FILES.iter().any(|file| file.path == path), "{path}");
+            }
+        }
+    }
+}
