@@ -2,6 +2,7 @@
 //!
 //! It speaks and decides nothing: rules are the domain's, what is kept the store's, who is alive the actors'.
 
+pub mod ask;
 pub mod cli;
 pub mod command;
 pub mod exit;
@@ -10,3 +11,4 @@ pub mod out;
 pub mod places;
 pub mod session;
 pub mod shipped;
+pub mod socket;

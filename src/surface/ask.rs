@@ -1,0 +1,258 @@
+//! What can be asked of the service, and of the store when no service runs: one closed list for both.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thoughtstream_domain::hash::ChainHash;
+use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, SourceId};
+use thoughtstream_domain::privacy::Privacy;
+
+/// The most rows one list answers with; more are asked for with `--after`.
+pub const ROWS_MAX: u32 = 100_000;
+
+/// Is what can be said through the ask door: it changes nothing but by adding what a hand may add.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Asked {
+    /// A question.
+    Ask(Ask),
+    /// An event of a person's own.
+    Submit(Box<Submit>),
+}
+
+/// Is what can be said through the operator door.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Operated {
+    /// A question.
+    Ask(Ask),
+    /// An event of a person's own.
+    Submit(Box<Submit>),
+    /// A decision about the service.
+    Operate(Operate),
+}
+
+impl From<Asked> for Operated {
+    fn from(asked: Asked) -> Self {
+        match asked {
+            Asked::Ask(ask) => Self::Ask(ask),
+            Asked::Submit(submit) => Self::Submit(submit),
+        }
+    }
+}
+
+/// Is a question; its answer is a stream of values, one for most.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Ask {
+    /// Who is alive.
+    Tree {
+        /// Whether to answer again with every change.
+        watch: bool,
+    },
+    /// One screen about the service, the log and every consumer.
+    Status {
+        /// Only consumers in one of these states; empty for all.
+        states: Vec<String>,
+    },
+    /// Everything that waits for a person.
+    Inbox,
+    /// What blocks a thing, or what became of it.
+    Why {
+        /// An id or a name.
+        id: String,
+    },
+    /// Events that pass a filter.
+    Events(EventFilter),
+    /// Events that pass a filter, and then each new one as it is recorded.
+    Tail(EventFilter),
+    /// One event.
+    Event {
+        /// Its id.
+        id: EventId,
+    },
+    /// Where an event came from and what came of it.
+    Lineage {
+        /// Its id.
+        id: EventId,
+    },
+    /// Attempts that pass a filter.
+    Runs(RunFilter),
+    /// One attempt or one execution, with its events.
+    Run {
+        /// A run or an execution id.
+        id: String,
+    },
+    /// Every consumer with its state.
+    Consumers {
+        /// Only consumers in one of these states; empty for all.
+        states: Vec<String>,
+    },
+    /// Why an event does or does not match a consumer.
+    Explain {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// The event.
+        event: EventId,
+    },
+    /// Whether the log is whole.
+    Verify {
+        /// A head digest kept from before, which this log must extend.
+        from: Option<ChainHash>,
+    },
+    /// Everything the service can say about its own health.
+    Health,
+}
+
+/// Says which events are meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EventFilter {
+    /// Only of this source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceId>,
+    /// Only of this type, or of the family `prefix.*`, or of the version `type@n`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Only behind this position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// At most this many.
+    pub limit: u32,
+    /// The last ones instead of the first ones.
+    #[serde(default)]
+    pub newest: bool,
+}
+
+/// Says which attempts are meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunFilter {
+    /// Only of this consumer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<ConsumerId>,
+    /// Only of this source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceId>,
+    /// Only in these states; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<String>,
+    /// At most this many, the newest ones.
+    pub limit: u32,
+}
+
+/// Is an event that a person appends by hand.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Submit {
+    /// Where it goes.
+    pub source: SourceId,
+    /// Its type, with or without a version.
+    pub kind: String,
+    /// What makes it recognisable.
+    pub key: IdempotencyKey,
+    /// Who may see it.
+    pub privacy: Privacy,
+    /// What it says.
+    pub payload: Value,
+}
+
+impl std::fmt::Debug for Submit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Submit({} to {})", self.kind, self.source)
+    }
+}
+
+/// Is a decision or an operation; each becomes an event that says who.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Operate {
+    /// Stop a consumer from starting new work.
+    Pause {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// Why, in the person's words.
+        reason: Option<String>,
+    },
+    /// Let a paused or quarantined consumer go on.
+    Resume {
+        /// The consumer.
+        consumer: ConsumerId,
+    },
+    /// Stop a consumer's actor and start it anew.
+    Restart {
+        /// The consumer.
+        consumer: ConsumerId,
+    },
+    /// Try a held or waiting execution again at once.
+    Retry {
+        /// Which one.
+        target: Target,
+    },
+    /// Pass a held or waiting execution.
+    Skip {
+        /// Which one.
+        target: Target,
+        /// Why, in the person's words.
+        reason: String,
+    },
+    /// Read the declarations again, all or nothing.
+    Reload,
+    /// Copy the log into a new file while it is in use.
+    Backup {
+        /// The file, absolute.
+        path: PathBuf,
+        /// That what is above public-source may leave the log.
+        acknowledge_sensitive: bool,
+    },
+    /// Drain and stop the service.
+    Stop,
+    /// Kill an actor, in a store made for rehearsal only.
+    Kill {
+        /// The actor's path in the tree.
+        path: String,
+    },
+}
+
+/// Names an execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Target {
+    /// By an execution or a run id.
+    Id {
+        /// `exe_…` or `run_…`.
+        id: String,
+    },
+    /// By a consumer and one of the triggers.
+    Event {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// The trigger.
+        event: EventId,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ask_door_has_no_word_for_an_operation() {
+        let operation = serde_json::to_string(&Operated::Operate(Operate::Reload)).unwrap();
+        assert!(serde_json::from_str::<Asked>(&operation).is_err());
+        assert!(serde_json::from_str::<Operated>(&operation).is_ok());
+    }
+
+    #[test]
+    fn a_submitted_payload_does_not_print() {
+        let submit = Submit {
+            source: SourceId::parse("notes:a").unwrap(),
+            kind: "x.y".to_owned(),
+            key: IdempotencyKey::parse("k").unwrap(),
+            privacy: Privacy::Private,
+            payload: serde_json::json!({ "text": "secret" }),
+        };
+        assert!(!format!("{submit:?}").contains("secret"));
+    }
+}
