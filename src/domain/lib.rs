@@ -19,3 +19,4 @@ pub mod retry;
 pub mod text;
 pub mod time;
 pub mod transform;
+pub mod yaml;
