@@ -6,6 +6,7 @@
 //! | `rules` | which files are documents, and how many at most |
 //! | `scan` | what is there now (`read`: one file, whole; `name`: which names are taken) |
 //! | `diff` | what changed since, with stable identities |
+//! | `change` | how one change is recorded |
 //! | `producer` | what of that may be said now, and what has to wait |
 //! | `watch` | when to look again |
 //!
@@ -13,6 +14,8 @@
 //! made while the service was down, and one whose notification was lost, are found in the same way as any
 //! other.
 
+pub mod change;
+pub mod diff;
 pub mod root;
 pub mod rules;
 pub mod scan;

@@ -1,0 +1,187 @@
+//! A change to one document, and the commit that records it.
+
+use std::sync::Arc;
+
+use thoughtstream_domain::commit::{Commit, Document, FileStat, Precondition, Row};
+use thoughtstream_domain::content::Content;
+use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
+use thoughtstream_domain::id::IdempotencyKey;
+use thoughtstream_domain::payload::TypedPayload;
+use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRemoved, FileRenamed};
+use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::time::Timestamp;
+
+/// Names who observes files, in every event of this channel.
+pub const PRODUCER: &str = "filesystem";
+
+/// What happened to a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChangeKind {
+    /// It is no longer there.
+    Removed,
+    /// It has another path; its content may have changed with it.
+    Renamed,
+    /// It was seen for the first time, or again after it was removed.
+    Added,
+    /// Its content is another one.
+    Changed,
+}
+
+/// One change to one document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentChange {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The document before; absent if it was never seen.
+    pub before: Option<Document>,
+    /// The document after. A removed one keeps its last path and content.
+    pub after: Document,
+}
+
+impl DocumentChange {
+    /// Returns whether the change brings content that has to be stored with it.
+    #[must_use]
+    pub fn brings_content(&self) -> bool {
+        match self.kind {
+            ChangeKind::Removed => false,
+            ChangeKind::Added | ChangeKind::Changed | ChangeKind::Renamed => {
+                self.before.as_ref().is_none_or(|before| before.sha256 != self.after.sha256)
+            }
+        }
+    }
+
+    /// Makes the commit that records the change: its event, the document's row, and the content it brings.
+    ///
+    /// It is refused unless the document still stands where this change found it, and its event is named by
+    /// document and revision: so the same change twice is one event.
+    ///
+    /// `content` is what [`super::load`] read, needed exactly if [`Self::brings_content`].
+    #[must_use]
+    pub fn commit(&self, privacy: Privacy, content: Option<Content<Arc<[u8]>>>) -> Commit {
+        let Document { source, id, sha256, .. } = &self.after;
+        let blob = content.map(|bytes| Row::Blob { sha256: *sha256, bytes });
+        Commit {
+            preconditions: vec![Precondition::DocumentIs {
+                source: source.clone(),
+                document: id.clone(),
+                revision: self.before.as_ref().map(|before| before.revision),
+            }],
+            appends: vec![self.candidate(privacy)],
+            rows: blob.into_iter().chain([Row::Document(self.after.clone())]).collect(),
+        }
+    }
+
+    fn candidate(&self, privacy: Privacy) -> Candidate {
+        let Document { source, id, revision, path, sha256, bytes, content_type, stat, .. } =
+            self.after.clone();
+        let key = IdempotencyKey::parse(&format!("{id}@{revision}"))
+            .expect("a document id and a number are short printable ASCII");
+        let mut envelope = Envelope::new(source, key, privacy, Actor::ours(ActorKind::Producer, PRODUCER));
+        if self.brings_content() {
+            envelope.occurred_at = stat.as_ref().map(modified_at);
+        }
+        let previous_sha256 = self.before.as_ref().map_or(sha256, |before| before.sha256);
+        let previous_path = self.before.as_ref().map_or_else(|| path.clone(), |before| before.path.clone());
+        match self.kind {
+            ChangeKind::Added => {
+                FileAdded { document_id: id, revision, path, bytes, sha256, content_type }.candidate(envelope)
+            }
+            ChangeKind::Changed => {
+                FileChanged { document_id: id, revision, path, bytes, sha256, content_type, previous_sha256 }
+                    .candidate(envelope)
+            }
+            ChangeKind::Renamed => FileRenamed {
+                document_id: id,
+                revision,
+                path,
+                bytes,
+                sha256,
+                content_type,
+                previous_path,
+                previous_sha256,
+            }
+            .candidate(envelope),
+            ChangeKind::Removed => {
+                FileRemoved { document_id: id, revision, path, previous_sha256 }.candidate(envelope)
+            }
+        }
+    }
+}
+
+/// Returns when the content was last changed, as the filesystem says.
+fn modified_at(stat: &FileStat) -> Timestamp {
+    Timestamp::from_millis(stat.modified_ns.div_euclid(1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use thoughtstream_domain::hash::Sha256Hash;
+    use thoughtstream_domain::id::{DocumentId, SourceId};
+
+    use super::*;
+
+    fn document(revision: u64, path: &str, content: &str) -> Document {
+        let source = SourceId::parse("filesystem:notes").unwrap();
+        Document {
+            id: DocumentId::at_first_sight(&source, "a.md", 0),
+            source,
+            revision,
+            path: path.to_owned(),
+            sha256: Sha256Hash::of(content.as_bytes()),
+            bytes: content.len() as u64,
+            content_type: "text/markdown".to_owned(),
+            named: None,
+            removed: false,
+            stat: Some(FileStat {
+                device: 1,
+                inode: 2,
+                size: content.len() as u64,
+                modified_ns: 1_700_000_000_123_456_789,
+                changed_ns: 0,
+                read_ns: 0,
+            }),
+        }
+    }
+
+    fn kind(commit: &Commit) -> String {
+        commit.appends[0].kind().to_string()
+    }
+
+    #[test]
+    fn a_commit_carries_the_event_the_row_and_the_content_it_brings() {
+        let change =
+            DocumentChange { kind: ChangeKind::Added, before: None, after: document(1, "a.md", "one") };
+        assert!(change.brings_content());
+        let commit = change.commit(Privacy::Private, Some(Content::new(b"one".as_slice().into())));
+        assert_eq!(kind(&commit), "stream.thought.source.file.added@1");
+        let envelope = commit.appends[0].envelope();
+        assert_eq!(envelope.key.as_str(), format!("{}@1", change.after.id));
+        assert_eq!(envelope.occurred_at, Some(Timestamp::from_millis(1_700_000_000_123)));
+        assert!(matches!(&commit.rows[..], [Row::Blob { .. }, Row::Document(row)] if *row == change.after));
+        assert!(matches!(commit.preconditions[..], [Precondition::DocumentIs { revision: None, .. }]));
+        assert_eq!(commit, change.commit(Privacy::Private, Some(Content::new(b"one".as_slice().into()))));
+    }
+
+    #[test]
+    fn a_plain_rename_and_a_removal_bring_nothing() {
+        let before = document(3, "a.md", "one");
+        let renamed = DocumentChange {
+            kind: ChangeKind::Renamed,
+            before: Some(before.clone()),
+            after: document(4, "b.md", "one"),
+        };
+        assert!(!renamed.brings_content());
+        let commit = renamed.commit(Privacy::Private, None);
+        assert_eq!(kind(&commit), "stream.thought.source.file.renamed@1");
+        let payload = String::from_utf8(commit.appends[0].payload().reveal().to_vec()).unwrap();
+        assert!(payload.contains(r#""previousPath":"a.md""#), "{payload}");
+        assert!(matches!(commit.preconditions[..], [Precondition::DocumentIs { revision: Some(3), .. }]));
+        assert_eq!(commit.appends[0].envelope().occurred_at, None);
+
+        let after = Document { removed: true, revision: 4, ..before.clone() };
+        let removed = DocumentChange { kind: ChangeKind::Removed, before: Some(before), after };
+        let commit = removed.commit(Privacy::Private, None);
+        assert_eq!(kind(&commit), "stream.thought.source.file.removed@1");
+        assert!(matches!(&commit.rows[..], [Row::Document(row)] if row.removed));
+    }
+}
