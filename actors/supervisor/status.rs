@@ -1,0 +1,88 @@
+//! What a busy actor is doing, readable without sending it a message.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+use super::ReasonCode;
+use super::lock;
+use crate::clock::Timestamp;
+
+/// An id in a detail is cut here; ours are shorter, so only a mistake is ever cut.
+const ID_BYTES_MAX: usize = 160;
+
+/// One thing an actor tells about itself: a number, a fixed word, an id or a moment, never content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Detail {
+    /// How many, how far, how long.
+    Count(u64),
+    /// A fixed word.
+    Code(ReasonCode),
+    /// An id of an event, run, source or document.
+    Id(String),
+    /// When.
+    At(Timestamp),
+}
+
+impl Detail {
+    /// Takes the printed form of an id.
+    pub fn id(id: &impl fmt::Display) -> Self {
+        let mut text = id.to_string();
+        if text.len() > ID_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(ID_BYTES_MAX));
+        }
+        Self::Id(text)
+    }
+}
+
+/// Where one incarnation writes down how it is doing. The supervisor and every inspector read it.
+///
+/// Each incarnation gets a new cell, so a task that outlives its actor cannot speak for the next one.
+#[derive(Debug, Default)]
+pub struct StatusCell {
+    settled: AtomicU64,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Told {
+    pub(crate) note: Option<ReasonCode>,
+    pub(crate) details: BTreeMap<&'static str, Detail>,
+}
+
+impl StatusCell {
+    /// Notes a finished piece of work: the exits before it no longer count against the child.
+    ///
+    /// One atomic addition, so it can be called for every settlement.
+    pub fn settled(&self) {
+        self.settled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many pieces of work this incarnation finished.
+    pub fn settled_count(&self) -> u64 {
+        self.settled.load(Ordering::Relaxed)
+    }
+
+    /// Says in one word what the actor is doing, or why it is waiting; `None` when there is nothing to say.
+    pub fn note(&self, note: Option<ReasonCode>) {
+        lock(&self.told).note = note;
+    }
+
+    /// Sets one detail.
+    pub fn set(&self, key: &'static str, detail: Detail) {
+        lock(&self.told).details.insert(key, detail);
+    }
+
+    /// Takes one detail back.
+    pub fn clear(&self, key: &'static str) {
+        lock(&self.told).details.remove(key);
+    }
+
+    pub(crate) fn told(&self) -> Told {
+        lock(&self.told).clone()
+    }
+}
