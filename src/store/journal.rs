@@ -100,6 +100,49 @@ struct Slot {
     last: u64,
 }
 
+/// A journal that was read and found sound, with the frames that the log still lacks.
+#[derive(Debug)]
+pub(crate) struct Scanned {
+    journal: Journal,
+    replay: Vec<Found>,
+    applied: Mark,
+}
+
+impl Scanned {
+    /// Returns how far the log was said to be carried.
+    pub(crate) fn applied(&self) -> Mark {
+        self.applied
+    }
+
+    /// Makes the journal ready for appending and returns, in order, the bodies the log still lacks.
+    ///
+    /// What follows the last good frame is cleared, and the frames returned are made durable again: after a
+    /// failed sync the page cache may show frames that the disk never took.
+    pub(crate) fn open(self) -> Result<(Journal, Vec<Vec<u8>>), JournalError> {
+        self.settle()?;
+        Ok((self.journal, self.replay.into_iter().map(Found::into_body).collect()))
+    }
+
+    fn settle(&self) -> Result<(), JournalError> {
+        let journal = &self.journal;
+        let on = |index: usize, position: u64, data: &[u8]| {
+            let slot = &journal.files[index];
+            let written = slot.file.write_at(position, data);
+            written.map_err(|source| JournalError::Io { path: slot.path.clone(), source })
+        };
+        for frame in &self.replay {
+            on(frame.file, frame.position, &frame.bytes)?;
+        }
+        let rest = journal.files[journal.current].bytes.saturating_sub(journal.position);
+        let rest = usize::try_from(rest.min(HEADER_BYTES as u64)).unwrap_or(0);
+        on(journal.current, journal.position, &[0; HEADER_BYTES][..rest])?;
+        for slot in &journal.files {
+            slot.file.sync().map_err(|source| JournalError::Io { path: slot.path.clone(), source })?;
+        }
+        Ok(())
+    }
+}
+
 fn file_name(index: usize) -> String {
     format!("journal.{index}")
 }
@@ -128,15 +171,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Opens the files and returns, in order, the bodies of the frames after `applied`.
-    ///
-    /// What follows the last good frame is cleared, and the frames returned are made durable again: after a
-    /// failed sync the page cache may show frames that the disk never took.
-    pub(crate) fn open(
-        disk: &dyn Disk,
-        mark: &[u8; 16],
-        applied: Mark,
-    ) -> Result<(Self, Vec<Vec<u8>>), JournalError> {
+    /// Reads the files and decides, without changing a byte, whether they explain a log carried to `applied`.
+    pub(crate) fn scan(disk: &dyn Disk, mark: &[u8; 16], applied: Mark) -> Result<Scanned, JournalError> {
         let salt = Salt::new(mark);
         let mut files = Vec::new();
         let mut found = Vec::new();
@@ -152,8 +188,8 @@ impl Journal {
             found.extend(frames);
             files.push(Slot { path, file, bytes, last });
         }
-        let chain =
-            scan::chain(found, applied, &files.iter().map(|slot| slot.path.clone()).collect::<Vec<_>>())?;
+        let paths: Vec<PathBuf> = files.iter().map(|slot| slot.path.clone()).collect();
+        let chain = scan::chain(found, applied, &paths)?;
         let journal = Self {
             files,
             salt,
@@ -163,28 +199,7 @@ impl Journal {
             durable: applied.offset,
             failed: false,
         };
-        journal.settle(&chain.replay)?;
-        Ok((journal, chain.replay.into_iter().map(Found::into_body).collect()))
-    }
-
-    /// Writes the frames to be replayed once more, clears the header after them, and syncs.
-    fn settle(&self, replay: &[Found]) -> Result<(), JournalError> {
-        let on = |index: usize, position: u64, data: &[u8]| {
-            let slot = &self.files[index];
-            slot.file
-                .write_at(position, data)
-                .map_err(|source| JournalError::Io { path: slot.path.clone(), source })
-        };
-        for frame in replay {
-            on(frame.file, frame.position, &frame.bytes)?;
-        }
-        let slot = &self.files[self.current];
-        let rest = slot.bytes.saturating_sub(self.position).min(HEADER_BYTES as u64);
-        on(self.current, self.position, &[0; HEADER_BYTES][..usize::try_from(rest).unwrap_or(0)])?;
-        for slot in &self.files {
-            slot.file.sync().map_err(|source| JournalError::Io { path: slot.path.clone(), source })?;
-        }
-        Ok(())
+        Ok(Scanned { journal, replay: chain.replay, applied })
     }
 
     /// Returns the point up to which everything is durable in the journal or behind it.

@@ -1,9 +1,26 @@
 //! What is kept: the append-only log and everything derived from it, in redb behind a small redo journal.
 //!
-//! Synchronous, and the only crate that knows redb. It remembers and checks; it decides nothing.
+//! Synchronous, and the only crate that knows redb. It remembers and checks; it decides nothing. The service's
+//! one [`Writer`] takes groups of commits; every other part holds a [`Reader`].
 
+mod codec;
 pub mod disk;
+mod execution;
 mod journal;
+mod names;
+mod overlay;
+mod reader;
+mod record;
+mod rows;
 pub mod sim;
+mod store;
+mod tables;
+mod writer;
 
 pub use journal::JournalError;
+pub use reader::{Claim, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader, SourceHead};
+pub use rows::RowError;
+pub use store::{CreateError, FORMAT, OpenError, Options, Presence, Store, create_on};
+pub use writer::{
+    COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, GROUP_BYTES_MAX, TypeChanged, TypesError, WriteError, Writer, weigh,
+};

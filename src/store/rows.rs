@@ -113,6 +113,19 @@ impl<'t> Rows<'t> {
         Ok(Some((key.value().to_vec(), value.value().to_vec())))
     }
 
+    /// Returns the last row from `from` up to, without, `to`.
+    pub(crate) fn last_in(
+        &mut self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>, RowError> {
+        let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
+        let Some(found) = range.next_back() else { return Ok(None) };
+        let (key, value) = found.map_err(RowError::storage)?;
+        Ok(Some((key.value().to_vec(), value.value().to_vec())))
+    }
+
     /// Returns the last row of a table.
     pub(crate) fn last(&mut self, table: Table) -> Result<Option<(Vec<u8>, Vec<u8>)>, RowError> {
         let found = self.table(table)?.last().map_err(RowError::storage)?;

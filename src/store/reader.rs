@@ -1,0 +1,356 @@
+//! Looks at what is durable: cheap to clone, usable from any thread, never holding a transaction between calls.
+//!
+//! Every call opens a short read transaction, copies what it answers and closes it, because an open one keeps
+//! redb from reusing pages. Whatever may be long is answered in pages with a bound the caller names.
+
+mod documents;
+mod runs;
+
+pub use runs::Claim;
+
+use std::sync::Arc;
+
+use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
+use thoughtstream_domain::id::{EventId, SourceId, TypeName, TypeRef};
+
+use crate::codec::be64;
+use crate::names::NameKind;
+use crate::record::{self, Facts, Stored};
+use crate::rows::{At, RowError};
+use crate::store::Shared;
+use crate::tables::{Table, bucket, key, position_key, short_id};
+use crate::writer::Head;
+
+/// The most rows of one page, whatever the caller asks for: it bounds memory and how long pages stay pinned.
+pub const PAGE_ROWS_MAX: usize = 1000;
+
+/// The most payload bytes of one page of events.
+pub const PAGE_BYTES_MAX: usize = 8 << 20;
+
+type ReadTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+/// A source and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceHead {
+    /// The source.
+    pub source: SourceId,
+    /// Its last sequence.
+    pub sequence: u64,
+    /// Its chain link there.
+    pub chain: ChainHash,
+    /// The position of its last event.
+    pub position: u64,
+}
+
+/// Reads the log; see the module's page.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// One short read transaction.
+pub(crate) struct View<'a> {
+    tx: ReadTransaction,
+    shared: &'a Shared,
+}
+
+impl View<'_> {
+    /// Opens a table.
+    pub(crate) fn table(&self, table: Table) -> Result<ReadTable, RowError> {
+        self.tx.open_table(table.definition()).map_err(RowError::storage)
+    }
+
+    /// Returns a copy of a row.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, RowError> {
+        let found = self.table(table)?.get(key).map_err(RowError::storage)?;
+        Ok(found.map(|value| value.value().to_vec()))
+    }
+
+    /// Returns a copy of each row from `from` up to, without, `to`, at most `limit`.
+    pub(crate) fn range(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RowError> {
+        let table = self.table(table)?;
+        let rows = table.range(from..to).map_err(RowError::storage)?.take(limit);
+        let copied = rows.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));
+        copied.collect::<Result<_, _>>().map_err(RowError::storage)
+    }
+
+    /// Returns the event at a position.
+    pub(crate) fn stored(&self, events: &ReadTable, position: u64) -> Result<Option<Stored>, RowError> {
+        let found = events.get(&position_key(position)[..]).map_err(RowError::storage)?;
+        let read = found.map(|value| record::read(position, value.value(), &self.shared.names));
+        read.transpose().at(Table::Events, position)
+    }
+
+    /// Returns the last position; 0 for an empty log.
+    pub(crate) fn last_position(&self) -> Result<u64, RowError> {
+        let events = self.table(Table::Events)?;
+        let last = events.last().map_err(RowError::storage)?;
+        let position = last.map(|(key, _)| be64(key.value())).transpose();
+        Ok(position.at(Table::Events, "last")?.unwrap_or(0))
+    }
+
+    /// Finds an event by its id, bucket by bucket, newest first.
+    pub(crate) fn position_of(&self, id: &EventId) -> Result<Option<u64>, RowError> {
+        let ids = self.table(Table::Ids)?;
+        for bucket in (0..=bucket(self.last_position()?)).rev() {
+            let found = ids.get(&key!(bucket, short_id(id.as_bytes()))[..]).map_err(RowError::storage)?;
+            if let Some(position) = found {
+                return be64(position.value()).map(Some).at(Table::Ids, id);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the events at these positions; one that is missing is damage.
+    fn events_at(&self, positions: impl IntoIterator<Item = u64>) -> Result<Vec<Event>, RowError> {
+        let events = self.table(Table::Events)?;
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        for position in positions {
+            let stored = self.stored(&events, position)?;
+            let stored = stored.ok_or_else(|| RowError::damaged(Table::Events, position))?;
+            bytes += payload_bytes(&stored.event);
+            found.push(stored.event);
+            if bytes > PAGE_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn payload_bytes(event: &Event) -> usize {
+    match &event.payload {
+        thoughtstream_domain::event::Payload::Present(content) => content.reveal().len(),
+        thoughtstream_domain::event::Payload::Redacted => 0,
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Runs a function on one short read transaction.
+    pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> Result<T, RowError>) -> Result<T, RowError> {
+        let database = self.shared.database()?;
+        let tx = database.begin_read().map_err(RowError::storage)?;
+        look(&View { tx, shared: &self.shared })
+    }
+
+    /// Returns the position of the newest event, which is also how many events there are.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn last_position(&self) -> Result<u64, RowError> {
+        self.view(|view| view.last_position())
+    }
+
+    pub(crate) fn last_facts(&self) -> Result<Option<(u64, Facts)>, RowError> {
+        self.view(|view| {
+            let events = view.table(Table::Events)?;
+            let last = events.last().map_err(RowError::storage)?;
+            let Some((key, record)) = last else { return Ok(None) };
+            let position = be64(key.value()).at(Table::Events, "last")?;
+            let facts = record::read_facts(record.value()).at(Table::Events, position)?;
+            Ok(Some((position, facts)))
+        })
+    }
+
+    /// Returns the event with this id.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn event(&self, id: &EventId) -> Result<Option<Event>, RowError> {
+        self.view(|view| {
+            let Some(position) = view.position_of(id)? else { return Ok(None) };
+            let stored = view.stored(&view.table(Table::Events)?, position)?;
+            Ok(stored.map(|stored| stored.event).filter(|event| event.id == *id))
+        })
+    }
+
+    /// Returns the event at this position.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn event_at(&self, position: u64) -> Result<Option<Event>, RowError> {
+        self.view(|view| Ok(view.stored(&view.table(Table::Events)?, position)?.map(|stored| stored.event)))
+    }
+
+    /// Returns the event at this place of a source.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn event_in(&self, source: &SourceId, sequence: u64) -> Result<Option<Event>, RowError> {
+        let Some(number) = self.shared.names.number(NameKind::Source, source.as_str()) else {
+            return Ok(None);
+        };
+        self.view(|view| {
+            let Some(position) = view.get(Table::Sequences, &key!(number, sequence))? else {
+                return Ok(None);
+            };
+            let position = be64(&position).at(Table::Sequences, format_args!("{source} {sequence}"))?;
+            Ok(view.stored(&view.table(Table::Events)?, position)?.map(|stored| stored.event))
+        })
+    }
+
+    /// Returns events after a position, oldest first: a tail.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn page_after(&self, position: u64, limit: usize) -> Result<Vec<Event>, RowError> {
+        self.view(|view| {
+            let last = view.last_position()?;
+            let from = position.saturating_add(1);
+            view.events_at((from..=last).take(limit.min(PAGE_ROWS_MAX)))
+        })
+    }
+
+    /// Returns events before a position, newest first; `None` starts at the newest.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn page_before(&self, position: Option<u64>, limit: usize) -> Result<Vec<Event>, RowError> {
+        self.view(|view| {
+            let end = position.map_or(view.last_position()?, |before| before.saturating_sub(1));
+            view.events_at((1..=end.min(view.last_position()?)).rev().take(limit.min(PAGE_ROWS_MAX)))
+        })
+    }
+
+    /// Returns events of one source after a sequence, oldest first.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn source_page(&self, source: &SourceId, after: u64, limit: usize) -> Result<Vec<Event>, RowError> {
+        let Some(number) = self.shared.names.number(NameKind::Source, source.as_str()) else {
+            return Ok(Vec::new());
+        };
+        self.view(|view| {
+            let (from, to) = (key!(number, after.saturating_add(1)), key!(number + 1));
+            let rows = view.range(Table::Sequences, &from, &to, limit.min(PAGE_ROWS_MAX))?;
+            let positions = rows.iter().map(|(_, position)| be64(position)).collect::<Result<Vec<_>, _>>();
+            view.events_at(positions.at(Table::Sequences, source)?)
+        })
+    }
+
+    /// Returns events of these types in one source after a sequence, oldest first. Costs its matches: what
+    /// lies between is not read. A short page means only that the byte bound was met; an empty one is the end.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn backlog(
+        &self,
+        types: &[TypeName],
+        source: &SourceId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, RowError> {
+        let names = &self.shared.names;
+        let Some(number) = names.number(NameKind::Source, source.as_str()) else { return Ok(Vec::new()) };
+        let limit = limit.min(PAGE_ROWS_MAX);
+        self.view(|view| {
+            let mut found: Vec<(u64, u64)> = Vec::new();
+            for kind in types.iter().filter_map(|kind| names.number(NameKind::Type, kind.as_str())) {
+                let (from, to) = (key!(kind, number, after.saturating_add(1)), key!(kind, number + 1));
+                for (key, position) in view.range(Table::Types, &from, &to, limit)? {
+                    let damaged = || RowError::damaged(Table::Types, format_args!("{source}"));
+                    let sequence = key.get(8..).and_then(|bytes| be64(bytes).ok()).ok_or_else(damaged)?;
+                    found.push((sequence, be64(&position).at(Table::Types, source)?));
+                }
+            }
+            found.sort_unstable();
+            found.dedup();
+            view.events_at(found.into_iter().take(limit).map(|(_, position)| position))
+        })
+    }
+
+    /// Returns all sources with their heads, by name.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn sources(&self) -> Result<Vec<SourceHead>, RowError> {
+        self.view(|view| {
+            let heads = view.table(Table::Heads)?;
+            let mut found = Vec::new();
+            for (number, text) in self.shared.names.all(NameKind::Source) {
+                let Some(source) = self.shared.names.source(number) else { continue };
+                let Some(row) = heads.get(&key!(number)[..]).map_err(RowError::storage)? else { continue };
+                let head = Head::read(row.value()).at(Table::Heads, text)?;
+                let Head { sequence, chain, position } = head;
+                found.push(SourceHead { source, sequence, chain, position });
+            }
+            Ok(found)
+        })
+    }
+
+    /// Returns where a source stands; `None` if it has no event.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn head(&self, source: &SourceId) -> Result<Option<SourceHead>, RowError> {
+        let Some(number) = self.shared.names.number(NameKind::Source, source.as_str()) else {
+            return Ok(None);
+        };
+        self.view(|view| {
+            let Some(row) = view.get(Table::Heads, &key!(number))? else { return Ok(None) };
+            let Head { sequence, chain, position } = Head::read(&row).at(Table::Heads, source)?;
+            Ok(Some(SourceHead { source: source.clone(), sequence, chain, position }))
+        })
+    }
+
+    /// Returns the names of all event types the log has seen.
+    pub fn type_names(&self) -> Vec<TypeName> {
+        let names = &self.shared.names;
+        names.all(NameKind::Type).into_iter().filter_map(|(number, _)| names.kind(number)).collect()
+    }
+
+    /// Returns the hash of every type's definition at its first use.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn definitions(&self) -> Result<Vec<(TypeRef, Sha256Hash)>, RowError> {
+        self.view(|view| {
+            let mut found = Vec::new();
+            for row in view.table(Table::Definitions)?.iter().map_err(RowError::storage)? {
+                let (name, hash) = row.map_err(RowError::storage)?;
+                let kind = std::str::from_utf8(name.value()).ok().and_then(|text| TypeRef::parse(text).ok());
+                let hash = hash.value().try_into().ok().map(Sha256Hash::from_bytes);
+                let both = kind.zip(hash).ok_or_else(|| RowError::damaged(Table::Definitions, "row"))?;
+                found.push(both);
+            }
+            Ok(found)
+        })
+    }
+
+    /// Returns the events directly derived from an event, oldest first, after a position.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn children(&self, parent: u64, after: u64, limit: usize) -> Result<Vec<Event>, RowError> {
+        self.view(|view| {
+            let (from, to) = (key!(parent, after.saturating_add(1)), key!(parent.saturating_add(1)));
+            let rows = view.range(Table::Children, &from, &to, limit.min(PAGE_ROWS_MAX))?;
+            let positions = rows.iter().map(|(key, _)| be64(key.get(8..).unwrap_or_default()));
+            view.events_at(positions.collect::<Result<Vec<_>, _>>().at(Table::Children, parent)?)
+        })
+    }
+
+    /// Returns the events an event was directly derived from, in its order.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn parents(&self, position: u64) -> Result<Vec<Event>, RowError> {
+        self.view(|view| {
+            let stored = view.stored(&view.table(Table::Events)?, position)?;
+            view.events_at(stored.map(|stored| stored.parents).unwrap_or_default())
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! The stored form of an event: a compact header, then the payload as it came.
+//!
+//! Names are numbers of the log's own table; everything else stands in the record, so that one read gives the
+//! whole event. The first byte is the form's version: golden bytes of each version stay in the tests.
+
+use thoughtstream_domain::content::Content;
+use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Event, Payload, Reference};
+use thoughtstream_domain::hash::{Assigned, ChainHash, Sha256Hash};
+use thoughtstream_domain::id::{EventId, IdempotencyKey, TypeRef};
+use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::time::Timestamp;
+
+use crate::codec::{Cursor, Malformed, put_bytes, put_number, put_signed};
+use crate::names::Names;
+
+/// The version of the form written now.
+const VERSION: u8 = 1;
+
+const HAS_OCCURRED: u8 = 1;
+const HAS_ADDRESS: u8 = 1 << 1;
+const HAS_EXTERNAL: u8 = 1 << 2;
+const HAS_CORRELATION: u8 = 1 << 3;
+const REDACTED: u8 = 1 << 4;
+
+/// What the writer adds to a candidate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placement<'a> {
+    pub(crate) source: u32,
+    pub(crate) kind: u32,
+    pub(crate) assigned: Assigned,
+    pub(crate) chain: ChainHash,
+    /// The positions of the candidate's parents, in the same order.
+    pub(crate) parents: &'a [u64],
+}
+
+/// What a child needs to know of its parent, and an index of its event; read without the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) id: EventId,
+    pub(crate) source: u32,
+    pub(crate) sequence: u64,
+    pub(crate) privacy: Privacy,
+    pub(crate) recorded_at: Timestamp,
+    pub(crate) root: EventId,
+    pub(crate) depth: u32,
+}
+
+/// Appends the record of a candidate.
+pub(crate) fn write(out: &mut Vec<u8>, candidate: &Candidate, placement: &Placement<'_>) {
+    let envelope = candidate.envelope();
+    let flag = |present: bool, bit: u8| if present { bit } else { 0 };
+    out.push(VERSION);
+    out.push(
+        flag(envelope.occurred_at.is_some(), HAS_OCCURRED)
+            | flag(envelope.address.is_some(), HAS_ADDRESS)
+            | flag(envelope.external.is_some(), HAS_EXTERNAL)
+            | flag(envelope.correlation.is_some(), HAS_CORRELATION),
+    );
+    // What a parent look-up needs comes first.
+    let assigned = &placement.assigned;
+    out.extend_from_slice(candidate.id().as_bytes());
+    put_number(out, u64::from(placement.source));
+    put_number(out, assigned.sequence);
+    out.push(envelope.privacy.code() << 4 | envelope.actor.kind.code());
+    put_signed(out, assigned.recorded_at.as_millis());
+    put_number(out, u64::from(assigned.depth));
+    if assigned.depth > 0 {
+        out.extend_from_slice(assigned.root.as_bytes());
+    }
+    put_number(out, u64::from(placement.kind));
+    put_number(out, u64::from(candidate.kind().version));
+    put_bytes(out, envelope.actor.id.as_str().as_bytes());
+    put_bytes(out, envelope.key.as_str().as_bytes());
+    if let Some(at) = envelope.occurred_at {
+        put_signed(out, at.as_millis());
+    }
+    put_number(out, placement.parents.len() as u64);
+    for (parent, position) in envelope.parents.iter().zip(placement.parents) {
+        out.extend_from_slice(parent.id.as_bytes());
+        put_number(out, *position);
+    }
+    for reference in [&envelope.address, &envelope.external, &envelope.correlation].into_iter().flatten() {
+        put_bytes(out, reference.as_str().as_bytes());
+    }
+    out.extend_from_slice(candidate.payload_sha256().as_bytes());
+    out.extend_from_slice(placement.chain.as_bytes());
+    out.extend_from_slice(candidate.payload().reveal());
+}
+
+struct Start {
+    flags: u8,
+    actor: ActorKind,
+    facts: Facts,
+}
+
+fn read_start(cursor: &mut Cursor<'_>) -> Result<Start, Malformed> {
+    if cursor.byte()? != VERSION {
+        return Err(cursor.malformed());
+    }
+    let flags = cursor.byte()?;
+    let id = EventId::from_bytes(cursor.array()?);
+    let source = cursor.number32()?;
+    let sequence = cursor.number()?;
+    let codes = cursor.byte()?;
+    let privacy = Privacy::from_code(codes >> 4).ok_or(cursor.malformed())?;
+    let actor = ActorKind::from_code(codes & 0xf).ok_or(cursor.malformed())?;
+    let recorded_at = Timestamp::from_millis(cursor.signed()?);
+    let depth = cursor.number32()?;
+    let root = if depth > 0 { EventId::from_bytes(cursor.array()?) } else { id };
+    Ok(Start { flags, actor, facts: Facts { id, source, sequence, privacy, recorded_at, root, depth } })
+}
+
+/// Reads what a child needs to know.
+pub(crate) fn read_facts(record: &[u8]) -> Result<Facts, Malformed> {
+    Ok(read_start(&mut Cursor::new(record))?.facts)
+}
+
+/// Reads the numbers of a record's source and type.
+pub(crate) fn read_numbers(record: &[u8]) -> Result<(u32, u32), Malformed> {
+    let mut cursor = Cursor::new(record);
+    let start = read_start(&mut cursor)?;
+    Ok((start.facts.source, cursor.number32()?))
+}
+
+/// Is an event with the positions of its parents and the numbers of its names, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) event: Event,
+    pub(crate) source: u32,
+    pub(crate) kind: u32,
+    pub(crate) parents: Vec<u64>,
+}
+
+/// Reads a whole record.
+pub(crate) fn read(position: u64, record: &[u8], names: &Names) -> Result<Stored, Malformed> {
+    let mut cursor = Cursor::new(record);
+    let Start { flags, actor, facts } = read_start(&mut cursor)?;
+    let kind = cursor.number32()?;
+    let version = cursor.number32()?;
+    let name = names.kind(kind).ok_or(cursor.malformed())?;
+    let source = names.source(facts.source).ok_or(cursor.malformed())?;
+    let actor = Actor { kind: actor, id: reference(&mut cursor)? };
+    let key = IdempotencyKey::parse(cursor.text()?).map_err(|_| cursor.malformed())?;
+    let occurred_at = if flags & HAS_OCCURRED == 0 { None } else { Some(cursor.signed()?) };
+    let count = cursor.number()?;
+    let mut parents = Vec::new();
+    let mut positions = Vec::new();
+    for _ in 0..count {
+        parents.push(EventId::from_bytes(cursor.array()?));
+        positions.push(cursor.number()?);
+    }
+    let mut optional = |bit: u8| (flags & bit != 0).then(|| reference(&mut cursor)).transpose();
+    let (address, external, correlation) =
+        (optional(HAS_ADDRESS)?, optional(HAS_EXTERNAL)?, optional(HAS_CORRELATION)?);
+    let payload_sha256 = Sha256Hash::from_bytes(cursor.array()?);
+    let chain = ChainHash::from_bytes(cursor.array()?);
+    let payload = if flags & REDACTED == 0 {
+        Payload::Present(Content::new(cursor.rest().into()))
+    } else {
+        cursor.end()?;
+        Payload::Redacted
+    };
+    let event = Event {
+        position,
+        id: facts.id,
+        kind: TypeRef::new(name, version),
+        source,
+        sequence: facts.sequence,
+        privacy: facts.privacy,
+        actor,
+        key,
+        occurred_at: occurred_at.map(Timestamp::from_millis),
+        recorded_at: facts.recorded_at,
+        root: facts.root,
+        parents,
+        depth: facts.depth,
+        address,
+        external,
+        correlation,
+        payload,
+        payload_sha256,
+        chain,
+    };
+    Ok(Stored { event, source: facts.source, kind, parents: positions })
+}
+
+fn reference(cursor: &mut Cursor<'_>) -> Result<Reference, Malformed> {
+    let at = cursor.malformed();
+    Reference::parse(cursor.text()?).map_err(|_| at)
+}
+
+/// Returns the record with its payload erased; the header, and so the chain, stays as it was.
+pub(crate) fn redact(record: &[u8], names: &Names) -> Result<Vec<u8>, Malformed> {
+    let stored = read(0, record, names)?;
+    let payload = match &stored.event.payload {
+        Payload::Present(content) => content.reveal().len(),
+        Payload::Redacted => 0,
+    };
+    let mut out = record[..record.len() - payload].to_vec();
+    out[1] |= REDACTED;
+    Ok(out)
+}

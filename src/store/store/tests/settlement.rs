@@ -1,0 +1,184 @@
+//! Executions, attempts, claims and progress.
+
+use thoughtstream_domain::commit::{Control, Precondition, Refusal, Row};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::ConsumerKey;
+use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, FailurePolicy, Frame};
+use thoughtstream_domain::retry::{Interrupted, RetryPolicy};
+
+use super::*;
+
+fn consumer() -> ConsumerKey {
+    ConsumerKey::parse("links@1").unwrap()
+}
+
+fn frame() -> Frame {
+    Frame {
+        consumer: consumer(),
+        fingerprint: Sha256Hash::of(b"declaration"),
+        privacy_floor: Privacy::Private,
+        incarnation: 1,
+        now: at(50),
+    }
+}
+
+/// A store with `count` notes, and the notes.
+fn with_notes(count: u64) -> (SimDisk, Store, Vec<Event>) {
+    let (disk, mut store) = fresh();
+    for number in 0..count {
+        committed(&mut store, &append(vec![note(&format!("{number:04}"), "text")]));
+    }
+    let notes = store.reader.page_after(0, 1000).unwrap();
+    (disk, store, notes)
+}
+
+fn complete(execution: &mut Execution) -> Commit {
+    execution.complete(&frame(), at(50), &Registry::shipped(), Vec::new()).unwrap()
+}
+
+#[test]
+fn an_attempt_opens_then_settles_and_progress_follows() {
+    let (_, mut store, notes) = with_notes(2);
+    let mut execution = Execution::fix(&frame(), &notes[..1]);
+    committed(&mut store, &execution.open(&frame(), 0));
+    let reader = store.reader.clone();
+    let desk = source("notes:desk");
+    assert_eq!(reader.open_attempts(None).unwrap().len(), 1);
+    assert_eq!(reader.unsettled(&consumer(), 0, 10).unwrap(), [execution.clone()]);
+    assert_eq!(reader.progress(&consumer(), &desk).unwrap(), 0);
+    assert_eq!(reader.claims(&consumer(), &desk, 10).unwrap().len(), 1);
+    let settle = complete(&mut execution);
+    committed(&mut store, &settle);
+    assert!(reader.open_attempts(Some(&consumer())).unwrap().is_empty());
+    assert!(reader.unsettled(&consumer(), 0, 10).unwrap().is_empty());
+    assert!(reader.claims(&consumer(), &desk, 10).unwrap().is_empty());
+    assert_eq!(reader.progress(&consumer(), &desk).unwrap(), 1);
+    let run = reader.run_by_id(&execution.run_id()).unwrap().unwrap();
+    assert_eq!(reader.attempts(&execution.key()).unwrap(), [run]);
+    assert!(matches!(one(&mut store, &settle), Verdict::AlreadyCommitted(_)), "a replay is harmless");
+}
+
+#[test]
+fn progress_waits_for_the_first_event_that_is_not_closed() {
+    let (_, mut store, notes) = with_notes(4);
+    let mut executions: Vec<Execution> =
+        notes.iter().map(|event| Execution::fix(&frame(), std::slice::from_ref(event))).collect();
+    for (index, execution) in executions.iter_mut().enumerate() {
+        committed(&mut store, &execution.open(&frame(), index as u64));
+    }
+    let desk = source("notes:desk");
+    let mut progress = Vec::new();
+    for index in [1, 3, 0, 2] {
+        let commit = complete(&mut executions[index]);
+        committed(&mut store, &commit);
+        progress.push(store.reader.progress(&consumer(), &desk).unwrap());
+    }
+    assert_eq!(progress, [0, 0, 2, 4]);
+    assert!(store.reader.claims(&consumer(), &desk, 10).unwrap().is_empty());
+}
+
+#[test]
+fn all_terminal_kinds_compete_and_exactly_one_lands() {
+    let (_, mut store, notes) = with_notes(1);
+    let mut execution = Execution::fix(&frame(), &notes);
+    committed(&mut store, &execution.open(&frame(), 0));
+    let contenders = [
+        complete(&mut execution.clone()),
+        execution.clone().fail(&frame(), at(50), "provider", FailurePolicy::Final),
+        execution.clone().interrupt(
+            &frame(),
+            at(50),
+            "found-open",
+            Interrupted::default(),
+            RetryPolicy::default(),
+        ),
+    ];
+    let verdicts = store.writer.apply(&contenders, at(60)).unwrap();
+    assert!(matches!(verdicts[0], Verdict::Committed(_)));
+    for verdict in &verdicts[1..] {
+        assert!(matches!(verdict, Verdict::Refused(Refusal::Precondition { index: 0, .. })), "{verdict:?}");
+    }
+}
+
+#[test]
+fn an_event_is_claimed_once_and_in_order() {
+    let (_, mut store, notes) = with_notes(3);
+    let mut second = Execution::fix(&frame(), &notes[1..2]);
+    let early = one(&mut store, &second.clone().open(&frame(), 1));
+    assert!(matches!(early, Verdict::Refused(Refusal::Precondition { index: 0, .. })), "{early:?}");
+    let mut batch = Execution::fix(&frame(), &notes[..2]);
+    committed(&mut store, &batch.open(&frame(), 0));
+    let twice = one(&mut store, &second.open(&frame(), 1));
+    assert!(matches!(twice, Verdict::Refused(Refusal::Precondition { index: 1, .. })), "{twice:?}");
+    let mut third = Execution::fix(&frame(), &notes[2..]);
+    committed(&mut store, &third.open(&frame(), 2));
+}
+
+#[test]
+fn settling_at_once_needs_no_claim() {
+    let (_, mut store, notes) = with_notes(1);
+    let mut execution = Execution::fix(&frame(), &notes);
+    let commit = execution.settle_at_once(&frame(), 0, &Registry::shipped(), Vec::new()).unwrap();
+    committed(&mut store, &commit);
+    assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), 1);
+    assert_eq!(store.reader.execution(&execution.key()).unwrap(), Some(execution));
+}
+
+#[test]
+fn a_skip_passes_a_held_event() {
+    let (_, mut store, notes) = with_notes(1);
+    let mut execution = Execution::fix(&frame(), &notes);
+    committed(&mut store, &execution.open(&frame(), 0));
+    let once = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
+    let failed = execution.fail(&frame(), at(50), "provider", FailurePolicy::Retryable(once));
+    committed(&mut store, &failed);
+    assert!(matches!(execution.state, ExecutionState::Held { quarantined: true, .. }));
+    assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), 0);
+    let operator = thoughtstream_domain::payload::system::Operator { uid: 1, pid: 2, tty: None };
+    let key = IdempotencyKey::parse("skip-1").unwrap();
+    let stale = execution.clone();
+    committed(&mut store, &execution.skip(at(70), "not needed", operator.clone(), key));
+    assert_eq!(execution.state, ExecutionState::Closed { how: Closure::Skipped });
+    assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), 1);
+    let again = stale.clone().retry_now(at(80), operator, IdempotencyKey::parse("retry-1").unwrap());
+    assert!(matches!(one(&mut store, &again), Verdict::Refused(Refusal::Precondition { .. })));
+}
+
+#[test]
+fn passing_stops_before_an_unsettled_claim() {
+    let (_, mut store, notes) = with_notes(3);
+    let desk = source("notes:desk");
+    let pass = |sequence| {
+        let row = Row::Pass { consumer: consumer(), source: source("notes:desk"), sequence };
+        Commit { rows: vec![row], ..Commit::default() }
+    };
+    committed(&mut store, &pass(1));
+    assert_eq!(store.reader.progress(&consumer(), &desk).unwrap(), 1);
+    let mut execution = Execution::fix(&frame(), &notes[1..2]);
+    committed(&mut store, &execution.open(&frame(), 0));
+    committed(&mut store, &pass(3));
+    assert_eq!(store.reader.progress(&consumer(), &desk).unwrap(), 1);
+    let settle = complete(&mut execution);
+    committed(&mut store, &settle);
+    committed(&mut store, &pass(3));
+    committed(&mut store, &pass(2));
+    assert_eq!(store.reader.progress(&consumer(), &desk).unwrap(), 3);
+}
+
+#[test]
+fn rows_of_a_person_are_compared_with_what_was_read() {
+    let (_, mut store) = fresh();
+    let id = consumer().id;
+    let paused = Control { paused_since: Some(at(5)), ..Control::default() };
+    let pause = |expected| Commit {
+        preconditions: vec![Precondition::ControlIs(consumer().id, expected)],
+        rows: vec![Row::Control(consumer().id, paused.clone())],
+        ..Commit::default()
+    };
+    committed(&mut store, &pause(None));
+    assert!(matches!(one(&mut store, &pause(None)), Verdict::Refused(_)));
+    committed(&mut store, &pause(Some(paused.clone())));
+    assert_eq!(store.reader.control(&id).unwrap(), Some(paused.clone()));
+    assert_eq!(store.reader.controls().unwrap(), [(id, paused)]);
+}

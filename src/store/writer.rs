@@ -1,0 +1,417 @@
+//! The only way to change the log: groups of commits in, verdicts out, durable when answered.
+//!
+//! One group is one redb transaction and one journal frame. Each commit is checked before its first row is
+//! written, so a refused one leaves nothing behind and the rest go on. The frame's sync is the durable point;
+//! redb follows without a sync of its own and catches up at the next checkpoint. The writer belongs to one
+//! thread; it decides nothing about when to run or what to do when it fails.
+
+mod append;
+mod cache;
+mod document;
+mod precondition;
+mod row;
+mod settle;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redb::Durability;
+use thiserror::Error;
+use thoughtstream_domain::commit::{Commit, Refusal, Row, Verdict};
+use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::TypeRef;
+use thoughtstream_domain::time::Timestamp;
+
+use crate::journal::{Frame, Journal, Mark};
+use crate::rows::{RowError, Rows};
+use crate::store::{APPLIED, OpenError, Shared, encode_mark, reopen};
+use crate::tables::Table;
+use cache::Cache;
+
+pub(crate) use cache::Head;
+pub(crate) use row::from_json;
+pub(crate) use settle::read_claim;
+
+/// About how many bytes of commits a caller should hand in as one group: it bounds the frame, the memory and
+/// the latency of everyone in it. A single larger commit goes alone.
+pub const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// The most bytes of one commit; more cannot be one step of anything.
+pub const COMMIT_BYTES_MAX: usize = 64 << 20;
+
+/// The most events of one commit.
+pub const COMMIT_EVENTS_MAX: usize = 4096;
+
+/// A checkpoint is due when this much of the journal waits for it: half a journal file, so that the next
+/// file is always free in time.
+const CHECKPOINT_BYTES: u64 = 2 << 20;
+
+/// A checkpoint is due when the last one is this long ago and something waits.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The least free space a group is admitted with. A commit that fails half-way for lack of space costs a
+/// reopen; refusing before it costs nothing and leaves reading untouched.
+const FREE_BYTES_MIN: u64 = 1 << 20;
+
+/// Says why a group was not answered. No commit of it is half there.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The disk is nearly full. Nothing was written; the log stays open for reading.
+    #[error("only {free} bytes are free on the log's disk and this needs {needed}")]
+    NoSpace {
+        /// Free bytes.
+        free: u64,
+        /// Bytes that must be free.
+        needed: u64,
+    },
+    /// A stored row that a check needed is damaged. Nothing was written; other commits may still go through.
+    #[error("the log is damaged at {place}")]
+    Damaged {
+        /// The table and key.
+        place: String,
+    },
+    /// Writing failed, nothing of the group is durable. The log must be opened again before more is written.
+    #[error("the log could not be written; nothing of this group was recorded")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Writing failed at a point where the group may or may not be durable. Open the log again, then hand the
+    /// same commits in: they say which.
+    #[error("the log failed while a group was being made durable; its outcome is not known")]
+    Unknown(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// An earlier failure has not been followed by [`Writer::reopen`].
+    #[error("the log has failed and must be opened again")]
+    MustReopen,
+}
+
+/// Says that a type's definition is not the one the log was written with.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the definition of {kind} has changed: the log was written with {stored}, offered is {offered}")]
+pub struct TypeChanged {
+    /// The type.
+    pub kind: TypeRef,
+    /// The hash at its first use.
+    pub stored: Sha256Hash,
+    /// The hash now.
+    pub offered: Sha256Hash,
+}
+
+/// Says why the set of types was not taken over.
+#[derive(Debug, Error)]
+pub enum TypesError {
+    /// Definitions changed under an unchanged version.
+    #[error("{} type definitions changed under an unchanged version", .0.len())]
+    Changed(Vec<TypeChanged>),
+    /// The stored hashes cannot be read.
+    #[error("cannot read the stored definitions")]
+    Read(#[from] RowError),
+}
+
+/// The single writer of a store.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    journal: Journal,
+    frame: Frame,
+    cache: Cache,
+    types: BTreeMap<TypeRef, Sha256Hash>,
+    incarnation: u64,
+    failed: bool,
+    last_checkpoint: Option<Instant>,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, journal: Journal, incarnation: u64) -> Result<Self, RowError> {
+        let mut writer = Self {
+            shared,
+            journal,
+            frame: Frame::new(),
+            cache: Cache::default(),
+            types: BTreeMap::new(),
+            incarnation,
+            failed: false,
+            last_checkpoint: None,
+        };
+        writer.cache = Cache::load(&crate::reader::Reader::new(writer.shared.clone()))?;
+        Ok(writer)
+    }
+
+    /// Returns how many times this store has been opened for writing; recorded in every run row.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Says which types may be written from now on, with the hashes of their definitions.
+    ///
+    /// # Errors
+    /// Names every type whose definition differs from the one at its first use; nothing changes then.
+    pub fn set_types(&mut self, types: BTreeMap<TypeRef, Sha256Hash>) -> Result<(), TypesError> {
+        let stored = crate::reader::Reader::new(self.shared.clone()).definitions()?;
+        let changed = stored.into_iter().filter_map(|(kind, stored)| {
+            let offered = *types.get(&kind)?;
+            (offered != stored).then_some(TypeChanged { kind, stored, offered })
+        });
+        let changed: Vec<TypeChanged> = changed.collect();
+        if !changed.is_empty() {
+            return Err(TypesError::Changed(changed));
+        }
+        self.types = types;
+        self.cache.forget_types();
+        Ok(())
+    }
+
+    /// Applies a group; the verdicts stand in the order of the commits. `now` is when they are recorded,
+    /// unless that would be before an event recorded earlier.
+    ///
+    /// # Errors
+    /// [`WriteError`] says whether anything may have become durable and whether to reopen.
+    pub fn apply(&mut self, group: &[Commit], now: Timestamp) -> Result<Vec<Verdict>, WriteError> {
+        if self.failed {
+            return Err(WriteError::MustReopen);
+        }
+        let bytes = group.iter().map(weigh).sum::<usize>();
+        self.check_space(bytes)?;
+        if !self.journal.has_room(bytes.min(GROUP_BYTES_MAX) * 2) {
+            self.checkpoint()?;
+        }
+        let result = self.apply_in_transaction(group, now);
+        if result.is_err() {
+            // Whatever was cached from the dropped transaction never happened.
+            self.cache.roll_back();
+        }
+        result
+    }
+
+    fn check_space(&self, bytes: usize) -> Result<(), WriteError> {
+        // redb grows its file in steps and writes pages anew, so a group costs a few times its size.
+        let needed = FREE_BYTES_MIN + 4 * bytes as u64;
+        match self.shared.disk.free_bytes() {
+            Some(free) if free < needed => Err(WriteError::NoSpace { free, needed }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn apply_in_transaction(&mut self, group: &[Commit], now: Timestamp) -> Result<Vec<Verdict>, WriteError> {
+        let shared = self.shared.clone();
+        let database = shared.database().map_err(|_| WriteError::MustReopen)?;
+        let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
+        self.frame.clear();
+        let mut rows = Rows::new(&tx, &mut self.frame);
+        let mut group_state = GroupState { cache: &mut self.cache, types: &self.types, now };
+        let mut verdicts = Vec::with_capacity(group.len());
+        for commit in group {
+            match group_state.apply(&mut rows, commit) {
+                Ok(verdict) => verdicts.push(verdict),
+                Err(RowError::Damaged { place }) => return Err(WriteError::Damaged { place }),
+                Err(RowError::Storage(source)) => {
+                    self.failed = true;
+                    return Err(WriteError::Failed(source));
+                }
+            }
+        }
+        if rows.frame_bytes() == 0 {
+            return Ok(verdicts);
+        }
+        let journaled = self.journal.has_room(rows.frame_bytes());
+        drop(rows);
+        let sealed = if journaled { self.journal.seal(&mut self.frame) } else { self.journal.end() };
+        self.note_applied(&tx, sealed)?;
+        if journaled {
+            tx.set_durability(Durability::None).map_err(|error| self.fail(error.into()))?;
+            let written = self.journal.append(&self.frame, sealed);
+            written.map_err(|error| self.unknown(error.into()))?;
+        } else {
+            // Larger than the journal takes: redb's own commit is the durable point, and a checkpoint too.
+            tx.set_quick_repair(true);
+        }
+        self.cache.publish(&self.shared.names);
+        if let Err(error) = tx.commit() {
+            self.failed = true;
+            if !journaled {
+                return Err(WriteError::Unknown(Box::new(error)));
+            }
+            // Durable, and brought into the log by the next open: the same answer.
+            tracing::warn!("log.commit_after_sync_failed");
+            return Ok(verdicts);
+        }
+        if !journaled {
+            self.journal.checkpointed(sealed.offset);
+        }
+        Ok(verdicts)
+    }
+
+    fn note_applied(&mut self, tx: &redb::WriteTransaction, mark: Mark) -> Result<(), WriteError> {
+        let noted =
+            tx.open_table(Table::Meta.definition()).map_err(redb::Error::from).and_then(|mut meta| {
+                meta.insert(APPLIED, &encode_mark(mark)[..]).map(drop).map_err(redb::Error::from)
+            });
+        noted.map_err(|error| self.fail(error))
+    }
+
+    fn fail(&mut self, error: redb::Error) -> WriteError {
+        self.failed = true;
+        WriteError::Failed(Box::new(error))
+    }
+
+    fn unknown(&mut self, error: Box<dyn std::error::Error + Send + Sync>) -> WriteError {
+        self.failed = true;
+        WriteError::Unknown(error)
+    }
+
+    /// Carries the log for good to where the journal ends, if that is due at `now`: enough waits, or the last
+    /// time is long enough ago. Answers whether it did.
+    ///
+    /// # Errors
+    /// As [`Self::checkpoint`].
+    pub fn maybe_checkpoint(&mut self, now: Instant) -> Result<bool, WriteError> {
+        let waiting = self.journal.waiting_bytes();
+        let since = *self.last_checkpoint.get_or_insert(now);
+        let due = waiting >= CHECKPOINT_BYTES
+            || waiting > 0 && now.saturating_duration_since(since) >= CHECKPOINT_INTERVAL;
+        if due {
+            self.checkpoint()?;
+            self.last_checkpoint = Some(now);
+        } else if waiting == 0 {
+            self.last_checkpoint = Some(now);
+        }
+        Ok(due)
+    }
+
+    /// Returns whether anything waits for a checkpoint.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.journal.waiting_bytes() > 0
+    }
+
+    /// Carries the log for good to where the journal ends.
+    ///
+    /// # Errors
+    /// Everything answered before stays durable in the journal; the log must be opened again.
+    pub fn checkpoint(&mut self) -> Result<(), WriteError> {
+        if self.failed {
+            return Err(WriteError::MustReopen);
+        }
+        if !self.wants_checkpoint() {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        let database = shared.database().map_err(|_| WriteError::MustReopen)?;
+        let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
+        tx.set_quick_repair(true);
+        let end = self.journal.end();
+        self.note_applied(&tx, end)?;
+        tx.commit().map_err(|error| self.fail(error.into()))?;
+        self.journal.checkpointed(end.offset);
+        Ok(())
+    }
+
+    /// Returns whether a failure waits for [`Self::reopen`].
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Closes the log and opens it again, as after a crash. Readers stay attached. Types must be set again
+    /// only if they changed.
+    ///
+    /// # Errors
+    /// Until it succeeds, readers and writer answer errors; it may be called again.
+    pub fn reopen(&mut self) -> Result<(), OpenError> {
+        self.failed = true;
+        let (journal, incarnation) = reopen(&self.shared)?;
+        let path = self.shared.disk.path(crate::store::LOG);
+        let cache = Cache::load(&crate::reader::Reader::new(self.shared.clone()))
+            .map_err(|error| OpenError::Damaged { path, what: error.to_string() })?;
+        self.journal = journal;
+        self.incarnation = incarnation;
+        self.cache = cache;
+        self.failed = false;
+        self.last_checkpoint = None;
+        Ok(())
+    }
+}
+
+/// Returns about how many bytes a commit writes, to bound a group by.
+pub fn weigh(commit: &Commit) -> usize {
+    const EVENT_BYTES: usize = 400;
+    const ROW_BYTES: usize = 300;
+    let events = commit.appends.iter().map(|candidate| {
+        EVENT_BYTES + candidate.payload().reveal().len() + 40 * candidate.envelope().parents.len()
+    });
+    let rows = commit.rows.iter().map(|row| match row {
+        Row::Blob { bytes, .. } => ROW_BYTES + bytes.reveal().len(),
+        Row::Declaration(registered) => ROW_BYTES + registered.canonical.len(),
+        Row::Execution(execution) => ROW_BYTES + 48 * execution.triggers.len(),
+        Row::Run(_)
+        | Row::SetProgress { .. }
+        | Row::Pass { .. }
+        | Row::Control(..)
+        | Row::Document(_)
+        | Row::DocumentStat { .. }
+        | Row::Redact(_) => ROW_BYTES,
+    });
+    events.sum::<usize>() + rows.sum::<usize>()
+}
+
+/// What checking and applying the commits of one group needs.
+struct GroupState<'w> {
+    cache: &'w mut Cache,
+    types: &'w BTreeMap<TypeRef, Sha256Hash>,
+    now: Timestamp,
+}
+
+/// Is how a check ends that found a reason to keep the commit out.
+enum Stop {
+    Verdict(Verdict),
+    Error(RowError),
+}
+
+impl From<RowError> for Stop {
+    fn from(error: RowError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Verdict(Verdict::Refused(refusal))
+    }
+}
+
+impl GroupState<'_> {
+    /// Checks a commit, and writes it only if everything holds.
+    fn apply(&mut self, rows: &mut Rows<'_>, commit: &Commit) -> Result<Verdict, RowError> {
+        let planned = match self.check(rows, commit) {
+            Ok(planned) => planned,
+            Err(Stop::Verdict(verdict)) => return Ok(verdict),
+            Err(Stop::Error(error)) => return Err(error),
+        };
+        let placed = self.write_events(rows, commit, &planned)?;
+        for row in &commit.rows {
+            self.write_row(rows, row)?;
+        }
+        Ok(Verdict::Committed(placed))
+    }
+
+    fn check(&mut self, rows: &mut Rows<'_>, commit: &Commit) -> Result<Vec<append::Planned>, Stop> {
+        check_size(commit)?;
+        self.look_up(rows, commit)?;
+        self.check_types(commit)?;
+        for (index, precondition) in commit.preconditions.iter().enumerate() {
+            self.check_precondition(rows, index, precondition)?;
+        }
+        let planned = self.plan(rows, commit)?;
+        for (index, row) in commit.rows.iter().enumerate() {
+            self.check_row(rows, index, row)?;
+        }
+        Ok(planned)
+    }
+}
+
+fn check_size(commit: &Commit) -> Result<(), Refusal> {
+    let (events, bytes) = (commit.appends.len(), weigh(commit));
+    if events > COMMIT_EVENTS_MAX {
+        return Err(Refusal::TooLarge { what: format!("{events} events, at most {COMMIT_EVENTS_MAX}") });
+    }
+    if bytes > COMMIT_BYTES_MAX {
+        return Err(Refusal::TooLarge { what: format!("{bytes} bytes, at most {COMMIT_BYTES_MAX}") });
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! Events: finding repeats and conflicts, resolving parents, giving places, writing records and indexes.
+
+use thoughtstream_domain::commit::{Commit, Conflict, Placed, Refusal, Verdict};
+use thoughtstream_domain::event::{Candidate, Parent};
+use thoughtstream_domain::hash::{Assigned, ChainHash};
+use thoughtstream_domain::id::EventId;
+
+use super::cache::Head;
+use super::{GroupState, Stop};
+use crate::codec::be64;
+use crate::names::NameKind;
+use crate::record::{self, Facts, Placement};
+use crate::rows::{At, RowError, Rows};
+use crate::tables::{Table, bucket, key, position_key, short_id};
+
+/// What a candidate's parents say about it. Positions of siblings are filled in when they are written.
+pub(super) struct Planned {
+    parents: Vec<Found>,
+}
+
+#[derive(Clone, Copy)]
+enum Found {
+    InLog(u64, Facts),
+    /// An earlier event of the same commit, by its index.
+    Sibling(usize),
+}
+
+impl GroupState<'_> {
+    /// Looks the commit's events up: a verdict if they are there, nothing if none is.
+    pub(super) fn look_up(&mut self, rows: &mut Rows<'_>, commit: &Commit) -> Result<(), Stop> {
+        let mut placed = Vec::new();
+        let mut missing = false;
+        let mut lone = None;
+        for (index, candidate) in commit.appends.iter().enumerate() {
+            if commit.appends[..index].iter().any(|earlier| earlier.id() == candidate.id()) {
+                return Err(Refusal::Row {
+                    index,
+                    found: format!("{} stands twice in the commit", candidate.id()),
+                }
+                .into());
+            }
+            let Some(position) = self.find(rows, candidate)? else {
+                missing = true;
+                continue;
+            };
+            let (stored, place) = self.stored(rows, position)?;
+            if stored != *candidate.digest() {
+                let offered = Some(*candidate.digest());
+                return Err(Stop::Verdict(Verdict::Conflict(Conflict {
+                    id: candidate.id(),
+                    stored,
+                    offered,
+                })));
+            }
+            lone.get_or_insert((candidate.id(), stored));
+            placed.push(place);
+        }
+        match (missing, lone) {
+            (true, Some((id, stored))) => {
+                Err(Stop::Verdict(Verdict::Conflict(Conflict { id, stored, offered: None })))
+            }
+            (false, Some(_)) => Err(Stop::Verdict(Verdict::AlreadyCommitted(placed))),
+            (true | false, None) => Ok(()),
+        }
+    }
+
+    fn find(&mut self, rows: &mut Rows<'_>, candidate: &Candidate) -> Result<Option<u64>, RowError> {
+        let envelope = candidate.envelope();
+        let source = self.cache.number(rows, NameKind::Source, envelope.source.as_str())?;
+        let kind = self.cache.number(rows, NameKind::Type, candidate.kind().name.as_str())?;
+        let (Some(source), Some(kind)) = (source, kind) else { return Ok(None) };
+        let found = rows.read(Table::Keys, &key!(source, kind, envelope.key.as_str()), be64)?;
+        found.transpose().at(Table::Keys, candidate.id())
+    }
+
+    fn stored(&mut self, rows: &mut Rows<'_>, position: u64) -> Result<(ChainHash, Placed), RowError> {
+        let record = rows.get(Table::Events, &position_key(position))?;
+        let record = record.ok_or_else(|| RowError::damaged(Table::Events, position))?;
+        let facts = record::read_facts(&record).at(Table::Events, position)?;
+        let names = self.names_of(rows, &record, position)?;
+        let stored = record::read(position, &record, &names).at(Table::Events, position)?;
+        let placed =
+            Placed { id: facts.id, position, sequence: facts.sequence, recorded_at: facts.recorded_at };
+        Ok((stored.event.digest(), placed))
+    }
+
+    /// Refuses types that are not registered with this log.
+    pub(super) fn check_types(&self, commit: &Commit) -> Result<(), Refusal> {
+        let unknown = commit.appends.iter().find(|candidate| !self.types.contains_key(candidate.kind()));
+        match unknown {
+            Some(candidate) => Err(Refusal::UnknownType { kind: candidate.kind().clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds every parent and checks that privacy never gets weaker.
+    pub(super) fn plan(&mut self, rows: &mut Rows<'_>, commit: &Commit) -> Result<Vec<Planned>, Stop> {
+        let mut planned = Vec::with_capacity(commit.appends.len());
+        for (index, candidate) in commit.appends.iter().enumerate() {
+            let mut parents = Vec::with_capacity(candidate.envelope().parents.len());
+            for parent in &candidate.envelope().parents {
+                let earlier = &commit.appends[..index];
+                let found = self.find_parent(rows, earlier, parent)?;
+                let found = found.ok_or(Refusal::UnknownParent { parent: parent.id })?;
+                let privacy = match found {
+                    Found::InLog(_, facts) => facts.privacy,
+                    Found::Sibling(index) => earlier[index].envelope().privacy,
+                };
+                if candidate.envelope().privacy < privacy {
+                    let (event, parent) = (candidate.id(), parent.id);
+                    return Err(Refusal::PrivacyLowered { event, parent }.into());
+                }
+                parents.push(found);
+            }
+            planned.push(Planned { parents });
+        }
+        Ok(planned)
+    }
+
+    fn find_parent(
+        &mut self,
+        rows: &mut Rows<'_>,
+        earlier: &[Candidate],
+        parent: &Parent,
+    ) -> Result<Option<Found>, RowError> {
+        if let Some(position) = parent.position {
+            let facts = self.cache.facts(rows, position)?.filter(|facts| facts.id == parent.id);
+            return Ok(facts.map(|facts| Found::InLog(position, facts)));
+        }
+        if let Some(index) = earlier.iter().position(|candidate| candidate.id() == parent.id) {
+            return Ok(Some(Found::Sibling(index)));
+        }
+        let Some(position) = self.cache.position_of(rows, &parent.id)? else { return Ok(None) };
+        let facts = self.cache.facts(rows, position)?.filter(|facts| facts.id == parent.id);
+        Ok(facts.map(|facts| Found::InLog(position, facts)))
+    }
+
+    /// Writes the commit's events; everything was checked.
+    pub(super) fn write_events(
+        &mut self,
+        rows: &mut Rows<'_>,
+        commit: &Commit,
+        planned: &[Planned],
+    ) -> Result<Vec<Placed>, RowError> {
+        let mut written: Vec<(u64, Facts)> = Vec::with_capacity(planned.len());
+        for (candidate, planned) in commit.appends.iter().zip(planned) {
+            let parents = planned.parents.iter().map(|found| match found {
+                Found::InLog(position, facts) => (*position, *facts),
+                Found::Sibling(index) => written[*index],
+            });
+            let parents: Vec<(u64, Facts)> = parents.collect();
+            written.push(self.write_event(rows, candidate, &parents)?);
+        }
+        let placed = written.iter().map(|(position, facts)| Placed {
+            id: facts.id,
+            position: *position,
+            sequence: facts.sequence,
+            recorded_at: facts.recorded_at,
+        });
+        Ok(placed.collect())
+    }
+
+    fn write_event(
+        &mut self,
+        rows: &mut Rows<'_>,
+        candidate: &Candidate,
+        parents: &[(u64, Facts)],
+    ) -> Result<(u64, Facts), RowError> {
+        let envelope = candidate.envelope();
+        let source = self.cache.names.number(rows, NameKind::Source, envelope.source.as_str())?;
+        let kind = self.cache.names.number(rows, NameKind::Type, candidate.kind().name.as_str())?;
+        let head = self.cache.head(rows, source)?;
+        let id: EventId = candidate.id();
+        let assigned = Assigned {
+            sequence: head.sequence + 1,
+            recorded_at: self.now.max(self.cache.last.recorded_at),
+            root: parents.first().map_or(id, |(_, facts)| facts.root),
+            depth: parents.iter().map(|(_, facts)| facts.depth + 1).max().unwrap_or(0),
+        };
+        let position = self.cache.last.position + 1;
+        let chain = head.chain.link(candidate.digest(), &assigned);
+        let positions: Vec<u64> = parents.iter().map(|(position, _)| *position).collect();
+        let mut bytes = Vec::with_capacity(512 + candidate.payload().reveal().len());
+        record::write(
+            &mut bytes,
+            candidate,
+            &Placement { source, kind, assigned, chain, parents: &positions },
+        );
+        let at = position_key(position);
+        rows.put(Table::Events, &at, &bytes)?;
+        rows.put(Table::Sequences, &key!(source, assigned.sequence), &at)?;
+        rows.put(Table::Keys, &key!(source, kind, envelope.key.as_str()), &at)?;
+        rows.put(Table::Ids, &key!(bucket(position), short_id(id.as_bytes())), &at)?;
+        rows.put(Table::Types, &key!(kind, source, assigned.sequence), &at)?;
+        for parent in positions {
+            rows.put(Table::Children, &key!(parent, position), &[])?;
+        }
+        let head = Head { sequence: assigned.sequence, chain, position };
+        rows.put(Table::Heads, &key!(source), &head.write())?;
+        self.define(rows, candidate)?;
+        let facts = Facts {
+            id,
+            source,
+            sequence: assigned.sequence,
+            privacy: envelope.privacy,
+            recorded_at: assigned.recorded_at,
+            root: assigned.root,
+            depth: assigned.depth,
+        };
+        self.cache.set_head(source, head);
+        self.cache.last = super::cache::Last { position, recorded_at: assigned.recorded_at };
+        self.cache.remember(position, facts);
+        Ok((position, facts))
+    }
+
+    /// Stores the hash of a type's definition at its first use.
+    fn define(&mut self, rows: &mut Rows<'_>, candidate: &Candidate) -> Result<(), RowError> {
+        let kind = candidate.kind();
+        if !self.cache.defines(kind) {
+            return Ok(());
+        }
+        let name = kind.to_string();
+        match self.types.get(kind) {
+            Some(hash) if !rows.has(Table::Definitions, name.as_bytes())? => {
+                rows.put(Table::Definitions, name.as_bytes(), hash.as_bytes())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

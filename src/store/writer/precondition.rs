@@ -1,0 +1,201 @@
+//! What must hold before a commit: each check answers with what was found instead.
+
+use thoughtstream_domain::commit::{ExecutionKey, Precondition, Refusal};
+use thoughtstream_domain::id::{ConsumerKey, SourceId};
+use thoughtstream_domain::lifecycle::{AttemptKey, Execution, ExecutionStatus, Run};
+
+use super::{GroupState, Stop};
+use crate::codec::be64;
+use crate::execution;
+use crate::names::NameKind;
+use crate::rows::{At, RowError, Rows};
+use crate::tables::{Table, key};
+
+impl GroupState<'_> {
+    /// Checks one precondition.
+    pub(super) fn check_precondition(
+        &mut self,
+        rows: &mut Rows<'_>,
+        index: usize,
+        precondition: &Precondition,
+    ) -> Result<(), Stop> {
+        let found = match precondition {
+            Precondition::AttemptOpen(attempt) => self.attempt_open(rows, attempt)?,
+            Precondition::Unclaimed { consumer, source, sequences } => {
+                self.unclaimed(rows, consumer, source, sequences)?
+            }
+            Precondition::ClaimedThrough { consumer, source, sequence } => {
+                self.claimed_through(rows, consumer, source, *sequence)?
+            }
+            Precondition::ExecutionIs { key, status, attempts } => {
+                self.execution_is(rows, key, *status, *attempts)?
+            }
+            Precondition::NoOpenAttempt(consumer) => self.no_open_attempt(rows, consumer)?,
+            Precondition::ProgressIs { consumer, source, sequence } => {
+                let found = self.progress(rows, consumer, source)?;
+                (found != *sequence).then(|| format!("progress stands at {found}, not at {sequence}"))
+            }
+            Precondition::DocumentIs { source, document, revision } => {
+                let found = self.document(rows, source, document)?.map(|found| found.revision);
+                (found != *revision).then(|| match found {
+                    Some(found) => format!("the document stands at revision {found}"),
+                    None => "the document is not known".to_owned(),
+                })
+            }
+            Precondition::ControlIs(consumer, expected) => {
+                let found = self.control(rows, consumer)?;
+                (found != *expected).then(|| "the control row was changed since it was read".to_owned())
+            }
+        };
+        match found {
+            Some(found) => Err(Refusal::Precondition { index, found }.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn attempt_open(
+        &mut self,
+        rows: &mut Rows<'_>,
+        attempt: &AttemptKey,
+    ) -> Result<Option<String>, RowError> {
+        let found = self.run(rows, attempt)?;
+        Ok(match found {
+            Some(run) if run.state.is_open() => None,
+            Some(run) => Some(format!("the attempt has ended as {}", run.state.as_str())),
+            None => Some("there is no such attempt".to_owned()),
+        })
+    }
+
+    fn unclaimed(
+        &mut self,
+        rows: &mut Rows<'_>,
+        consumer: &ConsumerKey,
+        source: &SourceId,
+        sequences: &[u64],
+    ) -> Result<Option<String>, RowError> {
+        let Some((consumer, source)) = self.consumer_and_source(rows, consumer, source)? else {
+            return Ok(None);
+        };
+        let progress = self.stored_progress(rows, consumer, source)?;
+        for sequence in sequences {
+            if *sequence <= progress {
+                return Ok(Some(format!("sequence {sequence} is passed, progress stands at {progress}")));
+            }
+            if rows.has(Table::Claims, &key!(consumer, source, *sequence))? {
+                return Ok(Some(format!("sequence {sequence} is claimed")));
+            }
+        }
+        Ok(None)
+    }
+
+    fn claimed_through(
+        &mut self,
+        rows: &mut Rows<'_>,
+        consumer: &ConsumerKey,
+        source: &SourceId,
+        sequence: u64,
+    ) -> Result<Option<String>, RowError> {
+        if sequence == 0 {
+            return Ok(None);
+        }
+        let refused =
+            |progress| Some(format!("sequence {sequence} is not claimed, progress stands at {progress}"));
+        let Some((consumer, source)) = self.consumer_and_source(rows, consumer, source)? else {
+            return Ok(refused(0));
+        };
+        let progress = self.stored_progress(rows, consumer, source)?;
+        let claimed = progress >= sequence || rows.has(Table::Claims, &key!(consumer, source, sequence))?;
+        Ok(if claimed { None } else { refused(progress) })
+    }
+
+    fn execution_is(
+        &mut self,
+        rows: &mut Rows<'_>,
+        key: &ExecutionKey,
+        status: ExecutionStatus,
+        attempts: u32,
+    ) -> Result<Option<String>, RowError> {
+        let Some(found) = self.execution(rows, key)? else {
+            return Ok(Some("there is no such execution".to_owned()));
+        };
+        let stands = found.state.status();
+        let same = stands == status && found.attempts == attempts;
+        Ok((!same).then(|| {
+            format!(
+                "the execution is {} after {} attempts, not {} after {attempts}",
+                stands.as_str(),
+                found.attempts,
+                status.as_str()
+            )
+        }))
+    }
+
+    fn no_open_attempt(
+        &mut self,
+        rows: &mut Rows<'_>,
+        consumer: &ConsumerKey,
+    ) -> Result<Option<String>, RowError> {
+        let Some(number) = self.cache.number(rows, NameKind::Consumer, &consumer.to_string())? else {
+            return Ok(None);
+        };
+        let first = rows.first(Table::Open, &key!(number), &key!(number + 1))?;
+        Ok(first.map(|(key, _)| {
+            let position = key.get(4..12).and_then(|bytes| be64(bytes).ok()).unwrap_or(0);
+            format!("an attempt on the event at position {position} is open")
+        }))
+    }
+
+    /// Returns the numbers of a consumer version and a source, if the log knows both.
+    pub(super) fn consumer_and_source(
+        &mut self,
+        rows: &mut Rows<'_>,
+        consumer: &ConsumerKey,
+        source: &SourceId,
+    ) -> Result<Option<(u32, u32)>, RowError> {
+        let consumer = self.cache.number(rows, NameKind::Consumer, &consumer.to_string())?;
+        let source = self.cache.number(rows, NameKind::Source, source.as_str())?;
+        Ok(consumer.zip(source))
+    }
+
+    pub(super) fn stored_progress(
+        &mut self,
+        rows: &mut Rows<'_>,
+        consumer: u32,
+        source: u32,
+    ) -> Result<u64, RowError> {
+        let found = rows.read(Table::Progress, &key!(consumer, source), be64)?;
+        Ok(found.transpose().at(Table::Progress, format_args!("{consumer}/{source}"))?.unwrap_or(0))
+    }
+
+    fn progress(
+        &mut self,
+        rows: &mut Rows<'_>,
+        consumer: &ConsumerKey,
+        source: &SourceId,
+    ) -> Result<u64, RowError> {
+        match self.consumer_and_source(rows, consumer, source)? {
+            Some((consumer, source)) => self.stored_progress(rows, consumer, source),
+            None => Ok(0),
+        }
+    }
+
+    pub(super) fn execution(
+        &mut self,
+        rows: &mut Rows<'_>,
+        key: &ExecutionKey,
+    ) -> Result<Option<Execution>, RowError> {
+        let Some(number) = self.cache.number(rows, NameKind::Consumer, &key.consumer.to_string())? else {
+            return Ok(None);
+        };
+        let found = rows.read(Table::Executions, &key!(number, key.position), execution::read_execution)?;
+        found.transpose().at(Table::Executions, format_args!("{} {}", key.consumer, key.position))
+    }
+
+    pub(super) fn run(&mut self, rows: &mut Rows<'_>, key: &AttemptKey) -> Result<Option<Run>, RowError> {
+        let Some(number) = self.cache.number(rows, NameKind::Consumer, &key.consumer.to_string())? else {
+            return Ok(None);
+        };
+        let found = rows.read(Table::Runs, &key!(number, key.position, key.attempt), execution::read_run)?;
+        found.transpose().at(Table::Runs, format_args!("{} {} {}", key.consumer, key.position, key.attempt))
+    }
+}
