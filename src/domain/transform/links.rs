@@ -411,3 +411,88 @@ fn loose<'n>(names: impl Iterator<Item = (u32, &'n str)>, texts: &mut Shortener)
     }
     list.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transform::tests::present;
+
+    fn links(text: &str) -> Links {
+        match present::<DocumentLinks>(text) {
+            DocumentLinks::Present(links) => *links,
+            DocumentLinks::Removed(_) => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn every_form_of_link_is_found() {
+        let text = "[a](b.md) [c][l] [l][] [l]\n<https://e.org> <a@e.org> https://e.org/x\n\n[[Note#Part|alias]] ![[p.png]] ![d](../img/e.png)\n\n[l]: /root.md\n";
+        use LinkForm::{Autolink, Bare, Inline, Reference, Wiki};
+        let found: Vec<_> =
+            links(text).links.into_iter().map(|link| (link.line, link.form, link.shows, link.text)).collect();
+        let expected = [
+            (1, Inline, Shows::Link, "a"),
+            (1, Reference, Shows::Link, "c"),
+            (1, Reference, Shows::Link, "l"),
+            (1, Reference, Shows::Link, "l"),
+            (2, Autolink, Shows::Link, "https://e.org"),
+            (2, Autolink, Shows::Link, "a@e.org"),
+            (2, Bare, Shows::Link, "https://e.org/x"),
+            (4, Wiki, Shows::Link, "alias"),
+            (4, Wiki, Shows::Image, "p.png"),
+            (4, Inline, Shows::Image, "d"),
+        ];
+        assert_eq!(found, expected.map(|(line, form, shows, text)| (line, form, shows, text.to_owned())));
+    }
+
+    #[test]
+    fn an_image_in_a_link_is_part_of_its_text() {
+        let links = links("[before ![*alt* `x`](i.png) after](t.md)");
+        let found: Vec<_> =
+            links.links.iter().map(|link| (link.target.as_str(), link.text.as_str())).collect();
+        assert_eq!(found, [("i.png", "alt x"), ("t.md", "before alt x after")]);
+    }
+
+    #[test]
+    fn links_are_resolved_against_the_document() {
+        let links = links("[a](../people/anna.md#work) [b](../../up.md) [c](%ff)");
+        let anna = &links.links[0];
+        assert_eq!(
+            (anna.resolved.as_deref(), anna.fragment.as_deref()),
+            (Some("people/anna.md"), Some("work"))
+        );
+        assert_eq!((links.classes.internal, links.classes.outside, links.classes.malformed), (1, 1, 1));
+        assert_eq!((links.problem_count, links.links[1].resolved.as_deref()), (2, None));
+    }
+
+    #[test]
+    fn labels_and_anchors_that_lead_nowhere_are_listed() {
+        let text = "# Plan\n[a](#plan) [b](#plans) [[#Plan]] [[#^x]]\n\n[c][nowhere] [d] text ^y\n\n[e](#^y) `[f](#g)`\n";
+        let links = links(text);
+        let missing: Vec<_> =
+            links.missing_anchors.iter().map(|loose| (loose.line, loose.name.as_str())).collect();
+        assert_eq!(missing, [(2, "plans"), (2, "^x")]);
+        let undefined: Vec<_> =
+            links.undefined_labels.iter().map(|loose| (loose.line, loose.name.as_str())).collect();
+        assert_eq!(undefined, [(4, "nowhere")]);
+        assert_eq!(links.problem_count, 3);
+    }
+
+    #[test]
+    fn code_holds_no_links() {
+        let links = links("`[a](b)` `https://e.org`\n\n```\n[a](b) https://e.org\n```\n");
+        assert_eq!(links.link_count, 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let many = links(&"[a](b.md) ".repeat(LINKS_MAX + 3));
+        assert_eq!((many.link_count, many.links.len(), many.omitted.links), (1_003, LINKS_MAX, 3));
+        assert_eq!(many.classes.internal, 1_003);
+        let long = links(&format!("[a](/{})", "b".repeat(TARGET_CHARACTERS_MAX + 1)));
+        assert_eq!(
+            (long.omitted.resolved, long.omitted.texts, long.links[0].resolved.as_deref()),
+            (1, 1, None)
+        );
+    }
+}

@@ -416,3 +416,93 @@ fn problems(headings: &[Heading], unclosed: &[u32]) -> Vec<Problem> {
     found.sort_by_key(|problem| problem.line);
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transform::tests::present;
+
+    fn structure(text: &str) -> Structure {
+        match present::<DocumentStructure>(text) {
+            DocumentStructure::Present(structure) => *structure,
+            DocumentStructure::Removed(_) => unreachable!(),
+        }
+    }
+
+    fn problems_of(text: &str) -> Vec<(ProblemKind, u32, Option<u32>)> {
+        structure(text).problems.iter().map(|found| (found.kind, found.line, found.other_line)).collect()
+    }
+
+    #[test]
+    fn sections_span_to_the_next_heading_of_their_rank() {
+        let text = "---\nid: x\n---\nfirst words\n# A\none\n## B\n### C\ntwo\n\n## D\nthree four\n# E\nend\n";
+        let structure = structure(text);
+        let spans: Vec<_> = structure
+            .headings
+            .iter()
+            .map(|section| (section.line, section.end_line, section.words))
+            .collect();
+        assert_eq!(spans, [(5, 12, 1), (7, 10, 0), (8, 10, 1), (11, 12, 2), (13, 14, 1)]);
+        assert_eq!((structure.front_matter_end_line, structure.lines, structure.words), (Some(3), 14, 7));
+        assert_eq!(structure.headings[2].parent, Some(1));
+    }
+
+    #[test]
+    fn prose_keeps_the_structure_hash_and_headings_move_it() {
+        let hash = |text: &str| structure(text).structure_hash;
+        let first = hash("# A\n\nSome words.\n\n```rust\nx\n```\n\n## B\n\n- [ ] one\n");
+        assert_eq!(
+            first,
+            hash("# A\r\n\r\nOther *words*, more of them.\n\nAnd more.\n\n~~~rust\ny\n~~~\nB\n---\n")
+        );
+        for other in [
+            "# A\n\n```rust\n```\n## C\n",
+            "# A\n\n```rust\n```\n# B\n",
+            "# A\n```c\n```\n## B\n",
+            "---\n---\n# A\n```rust\n```\n## B\n",
+        ] {
+            assert_ne!(first, hash(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_problem_is_found_where_it_is() {
+        use ProblemKind::{
+            DuplicateHeading, EmptyHeading, EmptySection, SeveralTitles, SkippedLevel, UnclosedCode,
+        };
+        assert_eq!(problems_of("# A\nx\n### B\nx\n"), [(SkippedLevel, 3, Some(1))]);
+        assert_eq!(
+            problems_of("# A\nx\n## B\nx\n## B\nx\n# C\nx\n## B\nx\n"),
+            [(DuplicateHeading, 5, Some(3)), (SeveralTitles, 7, Some(1))]
+        );
+        assert_eq!(problems_of("# A\n## B\n## C\nx\n"), [(EmptySection, 2, None)]);
+        assert_eq!(problems_of("# A\nx\n##\nx\n"), [(EmptyHeading, 3, None)]);
+        assert_eq!(problems_of("# A\n````\n```\n# no heading\n"), [(UnclosedCode, 2, None)]);
+        assert!(problems_of("## Only\n- > ~~~\n  > a\n  > ~~~\n### Sub\n```\n```\n").is_empty());
+    }
+
+    #[test]
+    fn code_is_counted_by_language() {
+        let structure =
+            structure("```Rust,ignore\na\n```\n\n    plain\n\n```rust {x}\n```\n```{.c}\nb\n```\n");
+        let code: Vec<_> =
+            structure.code.iter().map(|code| (code.language.as_deref(), code.blocks, code.lines)).collect();
+        assert_eq!(code, [(None, 2, 4), (Some("rust"), 2, 5)]);
+        assert_eq!(structure.parts.code_blocks, 4);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let many = structure(&"# A\n".repeat(HEADINGS_MAX + 7));
+        assert_eq!(
+            (many.heading_count, many.headings.len(), many.omitted.headings),
+            (1_007, HEADINGS_MAX, 7)
+        );
+        assert_eq!(many.problem_count, count(many.problems.len()) + many.omitted.problems);
+        let long = structure(&format!("# {}\n", "ä".repeat(HEADING_CHARACTERS_MAX + 1)));
+        assert_eq!(
+            (long.omitted.texts, crate::text::characters(&long.headings[0].text)),
+            (2, HEADING_CHARACTERS_MAX)
+        );
+    }
+}
