@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `root` | which directory is this, and is it still the same one |
 //! | `rules` | which files are documents, and how many at most |
-//! | `scan` | what is there now (`read`: one file, whole; `name`: which names are taken) |
+//! | `scan` | what is there now (`read`: one file, whole; `name`: which names are taken; `named`: ids in frontmatter) |
 //! | `diff` | what changed since, with stable identities |
 //! | `change` | how one change is recorded |
 //! | `producer` | what of that may be said now, and what has to wait |
@@ -16,12 +16,15 @@
 
 pub mod change;
 pub mod diff;
+pub mod producer;
 pub mod root;
 pub mod rules;
 pub mod scan;
 
 mod name;
+mod named;
 mod read;
 
 pub use name::content_type;
+pub use named::frontmatter_id;
 pub use read::{LoadError, load};

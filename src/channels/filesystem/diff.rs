@@ -35,6 +35,8 @@ pub type Documents = BTreeMap<DocumentId, Document>;
 /// Two files that name the same id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duplicate {
+    /// The id.
+    pub name: String,
     /// The path of the file that keeps the name; absent if its owner was not looked at.
     pub owner: Option<String>,
     /// The path of the file whose name is not used.
@@ -148,6 +150,7 @@ impl<'a> Pairing<'a> {
             for &other in files.iter().filter(|&&index| Some(index) != owner) {
                 self.files[other].name = None;
                 self.duplicates.insert(Duplicate {
+                    name: name.to_owned(),
                     owner: owner.map(|owner| self.files[owner].file.path.clone()),
                     other: self.files[other].file.path.clone(),
                 });
@@ -214,15 +217,12 @@ impl<'a> Pairing<'a> {
         for document in self.free.values() {
             at.entry(&document.path).or_default().push(document);
         }
-        let reborn: BTreeSet<&str> =
-            self.removed.values().filter_map(|document| document.named.as_deref()).collect();
         let unpaired: Vec<usize> = self.unpaired().map(|(index, _)| index).collect();
         for index in unpaired {
             let Match { file, name, .. } = self.files[index];
             let here = at.get(file.path.as_str()).map_or(&[][..], Vec::as_slice);
             let fits = |document: &&&'a Document| match (document.named.as_deref(), name) {
-                (_, None) => true,
-                (None, Some(name)) => !reborn.contains(name),
+                (_, None) | (None, Some(_)) => true,
                 (Some(before), Some(now)) => before == now,
             };
             if let Some(document) = here.iter().find(fits).copied() {
@@ -271,6 +271,11 @@ impl Matching<'_> {
     #[must_use]
     pub fn kept(&self) -> usize {
         self.files.iter().filter(|file| file.document.is_some_and(|document| !document.removed)).count()
+    }
+
+    /// Returns the names that files use.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().filter_map(|file| file.name)
     }
 
     /// Returns the changes, in order, counting the documents in `removals` as removed.

@@ -124,6 +124,8 @@ pub struct SkipReport {
 pub struct Scan {
     /// The directory that was scanned.
     pub root: RootIdentity,
+    /// When it began, in nanoseconds since 1970.
+    pub began_ns: i64,
     /// The files, by path.
     pub files: Vec<FileSeen>,
     /// The directories that were listed, by path; the root is the empty path. A watcher watches these.
@@ -490,6 +492,7 @@ impl<'a, 'i> Walk<'a, 'i> {
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Scan {
             root: self.root.identity(),
+            began_ns: self.input.now_ns,
             files,
             directories: listed.into_keys().collect(),
             withheld,

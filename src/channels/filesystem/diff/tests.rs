@@ -26,6 +26,7 @@ fn scan(files: &[Plan<'_>]) -> Scan {
     files.sort_by(|one, other| one.path.cmp(&other.path));
     Scan {
         root: RootIdentity { device: 1, inode: 1 },
+        began_ns: 0,
         files,
         directories: BTreeSet::new(),
         withheld: BTreeSet::new(),
@@ -181,7 +182,7 @@ fn of_two_files_with_one_name_the_known_path_keeps_it() {
     let matching = matching(&source, &documents, &scan);
     assert_eq!(
         matching.duplicates,
-        [Duplicate { owner: Some("b".to_owned()), other: "a".to_owned() }].into()
+        [Duplicate { name: "n".to_owned(), owner: Some("b".to_owned()), other: "a".to_owned() }].into()
     );
     let changes = matching.changes(&BTreeSet::new());
     assert_eq!(told(&documents, &changes), ["new Added a", "b Changed b"]);
@@ -197,6 +198,9 @@ fn a_duplicate_keeps_its_own_identity_after_the_first_is_gone() {
     assert_eq!(id_at(&documents, "b"), second);
     see(&mut documents, &scan(&[("c", "id:n 2", 2)]));
     assert_eq!(id_at(&documents, "c"), second);
+    see(&mut documents, &scan(&[("c", "id:n 3", 2)]));
+    assert_eq!(id_at(&documents, "c"), second);
+    assert_eq!(documents[&second].named.as_deref(), Some("n"));
 }
 
 #[test]
@@ -213,7 +217,10 @@ fn what_was_not_looked_at_is_neither_missing_nor_moved() {
     let source = source();
     let matching = matching(&source, &documents, &scan);
     assert_eq!(matching.missing.keys().collect::<Vec<_>>(), [&id_at(&documents, "c")]);
-    assert_eq!(matching.duplicates, [Duplicate { owner: None, other: "y".to_owned() }].into());
+    assert_eq!(
+        matching.duplicates,
+        [Duplicate { name: "n".to_owned(), owner: None, other: "y".to_owned() }].into()
+    );
     assert_eq!(told(&documents, &matching.changes(&BTreeSet::new())), ["new Added x", "new Added y"]);
 }
 
