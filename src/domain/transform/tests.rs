@@ -9,6 +9,7 @@ use crate::canonical;
 use crate::registry::Registry;
 
 mod bombs;
+mod notes;
 
 pub(super) fn trigger(path: &str, content: &[u8]) -> Trigger {
     Trigger {
