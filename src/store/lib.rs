@@ -15,6 +15,7 @@ mod rows;
 pub mod sim;
 mod store;
 mod tables;
+pub mod verify;
 mod writer;
 
 pub use journal::JournalError;

@@ -29,7 +29,8 @@ pub const PAGE_ROWS_MAX: usize = 1000;
 /// The most payload bytes of one page of events.
 pub const PAGE_BYTES_MAX: usize = 8 << 20;
 
-type ReadTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+/// A table opened for reading.
+pub(crate) type ReadTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 /// A source and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,11 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
+    /// Returns what reader and writer share.
+    pub(crate) fn shared(&self) -> &Shared {
+        self.shared
+    }
+
     /// Opens a table.
     pub(crate) fn table(&self, table: Table) -> Result<ReadTable, RowError> {
         self.tx.open_table(table.definition()).map_err(RowError::storage)

@@ -3,6 +3,7 @@
 mod events;
 mod open;
 mod settlement;
+mod verification;
 
 use std::sync::Arc;
 
@@ -18,6 +19,9 @@ use thoughtstream_domain::time::Timestamp;
 use crate::disk::Disk;
 use crate::sim::SimDisk;
 use crate::{OpenError, Options, Store, create_on};
+
+/// Compiling the shipped schemas takes longer than all the rest of a test.
+static REGISTRY: std::sync::LazyLock<Registry> = std::sync::LazyLock::new(Registry::shipped);
 
 /// The random mark of a store, not random here.
 const MARK: [u8; 16] = [42; 16];
@@ -65,7 +69,7 @@ fn disk() -> SimDisk {
 
 fn open(disk: &SimDisk) -> Result<Store, OpenError> {
     let mut store = Store::open_on(Arc::new(disk.clone()), options())?;
-    store.writer.set_types(Registry::shipped().hashes()).unwrap();
+    store.writer.set_types(REGISTRY.hashes()).unwrap();
     Ok(store)
 }
 

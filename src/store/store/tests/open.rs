@@ -14,7 +14,7 @@ fn real() -> (tempfile::TempDir, std::path::PathBuf) {
     let directory = root.path().join("store");
     Store::create(&directory, MARK, options()).unwrap();
     let mut store = Store::open(&directory, options()).unwrap();
-    store.writer.set_types(Registry::shipped().hashes()).unwrap();
+    store.writer.set_types(REGISTRY.hashes()).unwrap();
     committed(&mut store, &append(vec![note("a", "1")]));
     drop(store);
     (root, directory)

@@ -9,11 +9,11 @@ use thoughtstream_domain::retry::{Interrupted, RetryPolicy};
 
 use super::*;
 
-fn consumer() -> ConsumerKey {
+pub(super) fn consumer() -> ConsumerKey {
     ConsumerKey::parse("links@1").unwrap()
 }
 
-fn frame() -> Frame {
+pub(super) fn frame() -> Frame {
     Frame {
         consumer: consumer(),
         fingerprint: Sha256Hash::of(b"declaration"),
@@ -24,7 +24,7 @@ fn frame() -> Frame {
 }
 
 /// A store with `count` notes, and the notes.
-fn with_notes(count: u64) -> (SimDisk, Store, Vec<Event>) {
+pub(super) fn with_notes(count: u64) -> (SimDisk, Store, Vec<Event>) {
     let (disk, mut store) = fresh();
     for number in 0..count {
         committed(&mut store, &append(vec![note(&format!("{number:04}"), "text")]));
@@ -33,8 +33,8 @@ fn with_notes(count: u64) -> (SimDisk, Store, Vec<Event>) {
     (disk, store, notes)
 }
 
-fn complete(execution: &mut Execution) -> Commit {
-    execution.complete(&frame(), at(50), &Registry::shipped(), Vec::new()).unwrap()
+pub(super) fn complete(execution: &mut Execution) -> Commit {
+    execution.complete(&frame(), at(50), &REGISTRY, Vec::new()).unwrap()
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn an_event_is_claimed_once_and_in_order() {
 fn settling_at_once_needs_no_claim() {
     let (_, mut store, notes) = with_notes(1);
     let mut execution = Execution::fix(&frame(), &notes);
-    let commit = execution.settle_at_once(&frame(), 0, &Registry::shipped(), Vec::new()).unwrap();
+    let commit = execution.settle_at_once(&frame(), 0, &REGISTRY, Vec::new()).unwrap();
     committed(&mut store, &commit);
     assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), 1);
     assert_eq!(store.reader.execution(&execution.key()).unwrap(), Some(execution));

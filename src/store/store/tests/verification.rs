@@ -1,0 +1,289 @@
+//! Every kind of damage is found, named by its first bad row, and nothing sound is called damaged.
+
+use redb::{Database, ReadableTable, WriteTransaction};
+use thoughtstream_domain::commit::{Document, Row};
+use thoughtstream_domain::content::Content;
+use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::DocumentId;
+use thoughtstream_domain::payload::system::{Operator, Redacted};
+
+use super::settlement::{complete, consumer, frame, with_notes};
+use super::*;
+use crate::sim::Loss;
+use crate::tables::{Table, key, position_key};
+use crate::verify::{FindingKind, Head, Options as VerifyOptions, Report, verify};
+use thoughtstream_domain::lifecycle::{Execution, FailurePolicy};
+use thoughtstream_domain::retry::RetryPolicy;
+
+fn check(store: &Store) -> Report {
+    verify(&store.reader, VerifyOptions::default()).unwrap()
+}
+
+/// A log with something of everything: derived events, closed, held and open executions, documents.
+fn rich() -> (SimDisk, Store) {
+    let (disk, mut store, notes) = with_notes(6);
+    let mut executions: Vec<Execution> =
+        notes.iter().map(|event| Execution::fix(&frame(), std::slice::from_ref(event))).collect();
+    for (index, execution) in executions.iter_mut().enumerate() {
+        committed(&mut store, &execution.open(&frame(), index as u64));
+    }
+    for index in [0, 1, 4] {
+        let commit = complete(&mut executions[index]);
+        committed(&mut store, &commit);
+    }
+    let held = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
+    let failed = executions[2].fail(&frame(), at(50), "provider", FailurePolicy::Retryable(held));
+    committed(&mut store, &failed);
+    let retry =
+        executions[3].fail(&frame(), at(50), "provider", FailurePolicy::Retryable(RetryPolicy::default()));
+    committed(&mut store, &retry);
+    for (number, removed) in [(1, false), (2, true)] {
+        committed(&mut store, &document(number, removed));
+    }
+    committed(&mut store, &append(vec![child("derived", vec![Parent::named(notes[0].id)])]));
+    (disk, store)
+}
+
+fn document(number: u8, removed: bool) -> Commit {
+    let bytes: Arc<[u8]> = vec![number; 100].into();
+    let document = Document {
+        source: source("filesystem:notes"),
+        id: DocumentId::parse(&format!("doc_{number}")).unwrap(),
+        revision: 1,
+        path: format!("{number}.md"),
+        sha256: Sha256Hash::of(&bytes),
+        bytes: 100,
+        content_type: "text/markdown".to_owned(),
+        named: None,
+        removed,
+        stat: None,
+    };
+    let blob = Row::Blob { sha256: document.sha256, bytes: Content::new(bytes) };
+    Commit { rows: vec![blob, Row::Document(document)], ..Commit::default() }
+}
+
+/// Changes rows behind the log's back.
+fn damage(store: &Store, change: impl FnOnce(&WriteTransaction)) {
+    let database = store.reader.shared.database().unwrap();
+    let database: &Database = &database;
+    let tx = database.begin_write().unwrap();
+    change(&tx);
+    tx.commit().unwrap();
+}
+
+fn change_row(store: &Store, table: Table, key: &[u8], change: impl FnOnce(&mut Vec<u8>)) {
+    damage(store, |tx| {
+        let mut table = tx.open_table(table.definition()).unwrap();
+        let mut row = table.get(key).unwrap().expect("the row to damage").value().to_vec();
+        change(&mut row);
+        table.insert(key, &row[..]).unwrap();
+    });
+}
+
+fn remove_row(store: &Store, table: Table, key: &[u8]) {
+    damage(store, |tx| {
+        let removed = tx.open_table(table.definition()).unwrap().remove(key).unwrap().is_some();
+        assert!(removed, "the row to remove");
+    });
+}
+
+fn first_key(store: &Store, table: Table) -> Vec<u8> {
+    store.reader.view(|view| Ok(view.range(table, &[0], &[0xff; 64], 1)?.remove(0).0)).unwrap()
+}
+
+#[track_caller]
+fn expect(store: &Store, kind: FindingKind, place: &str) {
+    let report = check(store);
+    assert!(!report.ok);
+    let first = &report.findings[0];
+    assert!(
+        first.kind == kind && first.place.contains(place),
+        "{kind:?} at {place}, found {:?}",
+        report.findings
+    );
+}
+
+#[test]
+fn a_sound_log_has_no_finding_and_a_head_that_survives_a_restart() {
+    let (disk, store) = rich();
+    let report = check(&store);
+    assert!(report.ok, "{:?}", report.findings);
+    assert_eq!((report.events, report.runs), (store.reader.last_position().unwrap(), 6));
+    assert_eq!(Head::parse(&report.head.to_string()), Some(report.head));
+    drop(store);
+    let again = open(&disk.image(Loss::All)).unwrap();
+    assert_eq!(check(&again).head, report.head);
+    let (_, empty) = fresh();
+    assert!(check(&empty).ok);
+}
+
+#[test]
+fn a_log_extends_the_one_whose_head_was_kept() {
+    let (_, mut store) = rich();
+    let kept = check(&store).head;
+    committed(&mut store, &append(vec![note("later", "x")]));
+    let since =
+        |since| verify(&store.reader, VerifyOptions { since: Some(since), ..Default::default() }).unwrap();
+    assert!(since(kept).ok);
+    let other = Head { position: kept.position - 1, ..kept };
+    assert_eq!(since(other).findings[0].kind, FindingKind::NotAnExtension);
+    let future = Head { position: kept.position + 100, ..kept };
+    assert_eq!(since(future).findings[0].kind, FindingKind::NotAnExtension);
+}
+
+#[test]
+fn damage_to_an_event_is_named_by_kind_and_place() {
+    // The record begins: version, flags, id (32), source, sequence, codes, time, depth.
+    let flips: [(usize, FindingKind); 3] =
+        [(0, FindingKind::Malformed), (5, FindingKind::Id), (35, FindingKind::Gap)];
+    for (byte, kind) in flips {
+        let (_, store) = rich();
+        change_row(&store, Table::Events, &position_key(3), |row| row[byte] ^= 0x1);
+        expect(&store, kind, "events 3");
+    }
+    let (_, store) = rich();
+    change_row(&store, Table::Events, &position_key(3), |row| *row.last_mut().unwrap() ^= 0x1);
+    expect(&store, FindingKind::Payload, "events 3");
+    let (_, store) = rich();
+    change_row(&store, Table::Events, &position_key(3), |row| {
+        let chain = row.len() - "{\"text\":\"text\"}".len() - 1;
+        row[chain] ^= 0x1;
+    });
+    expect(&store, FindingKind::Chain, "events 3");
+    let (_, store) = rich();
+    remove_row(&store, Table::Events, &position_key(3));
+    expect(&store, FindingKind::Gap, "events 3");
+}
+
+#[test]
+fn every_single_bit_of_a_record_is_covered() {
+    let (_, store) = rich();
+    let last = store.reader.last_position().unwrap();
+    for position in [1, last] {
+        let length =
+            store.reader.view(|view| Ok(view.get(Table::Events, &position_key(position))?.unwrap().len()));
+        for byte in 0..length.unwrap() {
+            let bit = 1 << (byte % 8);
+            change_row(&store, Table::Events, &position_key(position), |row| row[byte] ^= bit);
+            assert!(!check(&store).ok, "byte {byte} of {position}");
+            change_row(&store, Table::Events, &position_key(position), |row| row[byte] ^= bit);
+        }
+    }
+    assert!(check(&store).ok);
+}
+
+#[test]
+fn a_missing_row_in_any_index_is_found() {
+    let tables = [
+        Table::Sequences,
+        Table::Keys,
+        Table::Ids,
+        Table::Types,
+        Table::Children,
+        Table::Heads,
+        Table::Names,
+        Table::Unsettled,
+        Table::Open,
+        Table::RunIds,
+        Table::Claims,
+        Table::Progress,
+        Table::Executions,
+        Table::Runs,
+        Table::Definitions,
+        Table::Paths,
+        Table::Versions,
+        Table::Blobs,
+    ];
+    for table in tables {
+        let (_, store) = rich();
+        remove_row(&store, table, &first_key(&store, table));
+        assert!(!check(&store).ok, "{}", table.name());
+    }
+}
+
+#[test]
+fn a_surplus_row_in_any_index_is_found() {
+    for table in
+        [Table::Sequences, Table::Keys, Table::Ids, Table::Types, Table::Children, Table::Open, Table::Paths]
+    {
+        let (_, store) = rich();
+        let key = key!(9_u32, 9_u64, 9_u32);
+        damage(&store, |tx| {
+            tx.open_table(table.definition()).unwrap().insert(&key[..], &[0; 8][..]).unwrap();
+        });
+        assert!(!check(&store).ok, "{}", table.name());
+    }
+}
+
+#[test]
+fn progress_must_be_exactly_where_the_closed_events_say() {
+    let (_, store) = rich();
+    let desk = source("notes:desk");
+    assert_eq!(store.reader.progress(&consumer(), &desk).unwrap(), 2);
+    for wrong in [0_u64, 1, 3, 400] {
+        let (_, store) = rich();
+        let key = first_key(&store, Table::Progress);
+        change_row(&store, Table::Progress, &key, |row| *row = wrong.to_be_bytes().to_vec());
+        let report = check(&store);
+        let kinds: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
+        assert!(kinds.contains(&FindingKind::Progress), "{wrong}: {kinds:?}");
+    }
+}
+
+#[test]
+fn an_event_that_matches_and_was_passed_over_is_found() {
+    let (_, mut store) = rich();
+    let all = |_: &thoughtstream_domain::id::ConsumerKey, event: &thoughtstream_domain::event::Event| {
+        event.key.as_str().starts_with('0')
+    };
+    let with = |store: &Store| {
+        verify(&store.reader, VerifyOptions { matches: Some(&all), ..Default::default() }).unwrap()
+    };
+    let report = with(&store);
+    assert!(report.ok && report.matched, "{:?}", report.findings);
+    let other = thoughtstream_domain::id::ConsumerKey::parse("other@1").unwrap();
+    let pass = Row::Pass { consumer: other, source: source("notes:desk"), sequence: 1 };
+    committed(&mut store, &Commit { rows: vec![pass], ..Commit::default() });
+    let report = with(&store);
+    assert_eq!(report.findings[0].kind, FindingKind::Progress);
+    assert!(report.findings[0].place.contains("other@1 notes:desk"));
+}
+
+#[test]
+fn an_erased_payload_needs_a_recorded_redaction() {
+    let (_, mut store) = rich();
+    let event = store.reader.event_at(1).unwrap().unwrap();
+    let operator = Operator { uid: 1, pid: 1, tty: None };
+    let payload = Redacted { event: event.id, reason: "asked to".to_owned(), operator };
+    let recorded = payload.candidate(envelope("system:decisions", "redact-1"));
+    let commit = Commit { rows: vec![Row::Redact(event.id)], ..append(vec![recorded]) };
+    committed(&mut store, &commit);
+    assert!(check(&store).ok);
+    let silent = store.reader.event_at(2).unwrap().unwrap().id;
+    committed(&mut store, &Commit { rows: vec![Row::Redact(silent)], ..Commit::default() });
+    let report = check(&store);
+    assert_eq!(report.findings[0].kind, FindingKind::Redaction);
+    assert_eq!(report.findings[0].place, silent.to_string());
+}
+
+#[test]
+fn findings_are_bounded_and_the_rest_is_counted() {
+    let (_, mut store) = fresh();
+    for number in 0..150 {
+        committed(&mut store, &append(vec![note(&format!("{number:04}"), "x")]));
+    }
+    for position in 1..=150 {
+        change_row(&store, Table::Events, &position_key(position), |row| *row.last_mut().unwrap() ^= 1);
+    }
+    let report = check(&store);
+    assert_eq!((report.findings.len(), report.unlisted), (100, 50));
+    assert_eq!(report.findings[0].place, "events 1");
+}
+
+#[test]
+fn content_that_rotted_is_found() {
+    let (_, store) = rich();
+    let key = first_key(&store, Table::Blobs);
+    change_row(&store, Table::Blobs, &key, |row| row[7] ^= 0x40);
+    expect(&store, FindingKind::Blob, "blobs");
+}

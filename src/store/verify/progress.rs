@@ -1,0 +1,172 @@
+//! Claims and progress, as the batch rules define them.
+//!
+//! Progress is the highest sequence at and below which every matching event is closed. What an unsettled
+//! execution holds therefore lies above it, the first claim above it is not closed, and every matching event
+//! up to the last claim is held by some execution.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redb::ReadableTable;
+use thoughtstream_domain::lifecycle::ExecutionStatus;
+
+use super::{FindingKind, Findings, Matches};
+use crate::codec::{be32, be64};
+use crate::execution::read_execution;
+use crate::names::NameKind;
+use crate::reader::View;
+use crate::rows::RowError;
+use crate::tables::{Table, key};
+use crate::writer::{Head, read_claim};
+
+/// One consumer on one source.
+#[derive(Default)]
+struct Lane {
+    progress: u64,
+    /// Sequence → (execution, closed), as claimed.
+    claims: BTreeMap<u64, (u64, bool)>,
+    /// Sequences of triggers of executions: closed and not.
+    closed: BTreeSet<u64>,
+    unsettled: BTreeMap<u64, u64>,
+}
+
+/// Consumer and source by their numbers.
+type Lanes = BTreeMap<(u32, u32), Lane>;
+
+/// Checks all lanes.
+pub(super) fn check(
+    view: &View<'_>,
+    matches: &Option<&Matches<'_>>,
+    findings: &mut Findings,
+) -> Result<(), RowError> {
+    let lanes = read_lanes(view, findings)?;
+    let heads = view.table(Table::Heads)?;
+    for ((consumer, source), lane) in &lanes {
+        let place = place(view, *consumer, *source);
+        let head = heads.get(&key!(*source)[..]).map_err(RowError::storage)?;
+        let head = head.and_then(|row| Head::read(row.value()).ok()).unwrap_or(Head::NONE);
+        if lane.progress > head.sequence {
+            let message =
+                format_args!("{} lies beyond the source's last sequence {}", lane.progress, head.sequence);
+            findings.add(FindingKind::Progress, &place, message);
+        }
+        check_lane(lane, &place, findings);
+    }
+    match matches {
+        Some(matches) => check_matches(view, matches, &lanes, findings),
+        None => Ok(()),
+    }
+}
+
+fn place(view: &View<'_>, consumer: u32, source: u32) -> String {
+    let names = &view.shared().names;
+    let consumer = names.consumer(consumer).map_or_else(|| consumer.to_string(), |name| name.to_string());
+    let source = names.source(source).map_or_else(|| source.to_string(), |name| name.to_string());
+    format!("{} {consumer} {source}", Table::Progress.name())
+}
+
+fn check_lane(lane: &Lane, place: &str, findings: &mut Findings) {
+    let mut wrong = |message: std::fmt::Arguments<'_>| findings.add(FindingKind::Progress, place, message);
+    let progress = lane.progress;
+    if let Some((sequence, _)) = lane.unsettled.first_key_value().filter(|(first, _)| **first <= progress) {
+        wrong(format_args!("stands at {progress}, but {sequence} is not closed"));
+    }
+    if let Some((first, (_, closed))) = lane.claims.first_key_value() {
+        if *first <= progress {
+            wrong(format_args!("stands at {progress}, yet {first} is still claimed"));
+        } else if *closed {
+            wrong(format_args!("stands at {progress}, but {first} is closed and could be passed"));
+        }
+    }
+    for (sequence, (execution, closed)) in &lane.claims {
+        let held = if *closed {
+            lane.closed.contains(sequence)
+        } else {
+            lane.unsettled.get(sequence) == Some(execution)
+        };
+        if !held {
+            wrong(format_args!("the claim on {sequence} is not that of an execution in this state"));
+        }
+    }
+    let held = lane.unsettled.keys().chain(&lane.closed);
+    for sequence in held.filter(|sequence| **sequence > progress && !lane.claims.contains_key(sequence)) {
+        wrong(format_args!("stands at {progress}, but {sequence} is held by an execution and not claimed"));
+    }
+}
+
+fn read_lanes(view: &View<'_>, findings: &mut Findings) -> Result<Lanes, RowError> {
+    let mut lanes = Lanes::new();
+    for row in view.table(Table::Progress)?.iter().map_err(RowError::storage)? {
+        let (key, value) = row.map_err(RowError::storage)?;
+        match lane_key(key.value()).zip(be64(value.value()).ok()) {
+            Some((lane, progress)) => lanes.entry(lane).or_default().progress = progress,
+            None => findings.add(FindingKind::Malformed, Table::Progress.name(), "a row cannot be read"),
+        }
+    }
+    for row in view.table(Table::Claims)?.iter().map_err(RowError::storage)? {
+        let (key, value) = row.map_err(RowError::storage)?;
+        let sequence = key.value().get(8..).and_then(|bytes| be64(bytes).ok());
+        match lane_key(key.value()).zip(sequence).zip(read_claim(value.value())) {
+            Some(((lane, sequence), claim)) => {
+                lanes.entry(lane).or_default().claims.insert(sequence, claim);
+            }
+            None => findings.add(FindingKind::Malformed, Table::Claims.name(), "a row cannot be read"),
+        }
+    }
+    let names = &view.shared().names;
+    for row in view.table(Table::Executions)?.iter().map_err(RowError::storage)? {
+        let (key, value) = row.map_err(RowError::storage)?;
+        // One that cannot be read is already a finding.
+        let Ok(execution) = read_execution(value.value()) else { continue };
+        let consumer = key.value().get(..4).and_then(|bytes| be32(bytes).ok());
+        let source = names.number(NameKind::Source, execution.source.as_str());
+        let Some(lane) = consumer.zip(source) else { continue };
+        let lane = lanes.entry(lane).or_default();
+        let sequences = execution.triggers.iter().map(|trigger| trigger.sequence);
+        if execution.state.status() == ExecutionStatus::Closed {
+            lane.closed.extend(sequences);
+        } else {
+            lane.unsettled.extend(sequences.map(|sequence| (sequence, execution.position())));
+        }
+    }
+    Ok(lanes)
+}
+
+fn lane_key(key: &[u8]) -> Option<(u32, u32)> {
+    Some((be32(key.get(..4)?).ok()?, be32(key.get(4..8)?).ok()?))
+}
+
+/// Compares every event with what each consumer was to process.
+fn check_matches(
+    view: &View<'_>,
+    matches: &Matches<'_>,
+    lanes: &Lanes,
+    findings: &mut Findings,
+) -> Result<(), RowError> {
+    let events = view.table(Table::Events)?;
+    let names = &view.shared().names;
+    let mut by_source: BTreeMap<u32, Vec<(u32, &Lane)>> = BTreeMap::new();
+    for ((consumer, source), lane) in lanes {
+        by_source.entry(*source).or_default().push((*consumer, lane));
+    }
+    for position in 1..=view.last_position()? {
+        // A record that cannot be read is already a finding.
+        let Ok(Some(stored)) = view.stored(&events, position) else { continue };
+        for (consumer, lane) in by_source.get(&stored.source).into_iter().flatten() {
+            let sequence = stored.event.sequence;
+            let last_claim = lane.claims.last_key_value().map_or(0, |(last, _)| *last);
+            if sequence > lane.progress.max(last_claim) {
+                continue;
+            }
+            let Some(key) = names.consumer(*consumer) else { continue };
+            let held = lane.closed.contains(&sequence) || lane.unsettled.contains_key(&sequence);
+            if !held && matches(&key, &stored.event) {
+                let message = format_args!(
+                    "{} matches at sequence {sequence} and was never processed",
+                    stored.event.id
+                );
+                findings.add(FindingKind::Progress, place(view, *consumer, stored.source), message);
+            }
+        }
+    }
+    Ok(())
+}
