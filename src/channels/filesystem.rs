@@ -20,6 +20,7 @@ pub mod producer;
 pub mod root;
 pub mod rules;
 pub mod scan;
+pub mod watch;
 
 mod name;
 mod named;

@@ -26,7 +26,7 @@ use thoughtstream_domain::id::{DocumentId, SourceId};
 
 use super::change::{ChangeKind, DocumentChange};
 use super::name::content_type;
-use super::read::same_state;
+use super::read::{same_state, was_still};
 use super::scan::{FileSeen, Scan};
 
 /// The documents of one source, removed ones included.
@@ -308,17 +308,18 @@ impl Matching<'_> {
         changes
     }
 
-    /// Returns the documents whose file looks different though its content is the same.
+    /// Returns the documents whose file looks different though its content is the same, or has come to rest
+    /// since it was read.
     #[must_use]
     pub fn stats(&self) -> Vec<(DocumentId, FileStat)> {
         let unchanged = self.files.iter().filter_map(|Match { file, document, .. }| {
             let document = document.filter(|document| {
                 !document.removed && document.sha256 == file.sha256 && document.path == file.path
             })?;
-            let known = document
-                .stat
-                .is_some_and(|stat| same_state(&stat, &file.stat) && stat.read_ns >= file.stat.read_ns);
-            (!known).then(|| (document.id.clone(), file.stat))
+            let says_nothing_new = |known: FileStat| {
+                same_state(&known, &file.stat) && (was_still(&known) || !was_still(&file.stat))
+            };
+            (!document.stat.is_some_and(says_nothing_new)).then(|| (document.id.clone(), file.stat))
         });
         unchanged.collect()
     }

@@ -399,4 +399,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn another_filesystem_is_not_entered() {
+        // Built by hand: as a source the whole machine is refused.
+        let fd = open("/", directory_flags() | OFlag::O_RDONLY, Mode::empty()).unwrap();
+        let identity = identity(&fd).unwrap();
+        let root = Root { path: "/".into(), fd, identity, by_component: AtomicBool::new(false) };
+        let top = root.open_directory(None, b"").unwrap();
+        assert_eq!(root.open_directory(Some(top.as_fd()), b"proc").unwrap_err(), Errno::EXDEV);
+        assert_eq!(root.stat_path("proc/self").unwrap_err(), Errno::EXDEV);
+        let root = root.without_openat2();
+        assert_eq!(root.open_directory(Some(top.as_fd()), b"proc").unwrap_err(), Errno::EXDEV);
+        assert!(root.stat_path("proc/self").is_err());
+    }
 }

@@ -257,6 +257,22 @@ fn a_touched_file_is_no_change_but_its_state_is_kept() {
 }
 
 #[test]
+fn a_file_that_came_to_rest_is_noted_once() {
+    let fresh = scan(&[("a", "1", 1)]);
+    let mut documents = Documents::new();
+    see(&mut documents, &fresh);
+    let mut rested = fresh.clone();
+    rested.files[0].stat.read_ns = i64::MAX;
+    let source = source();
+    assert_eq!(matching(&source, &documents, &fresh).stats(), []);
+    let noted = matching(&source, &documents, &rested).stats();
+    assert_eq!(noted, [(id_at(&documents, "a"), rested.files[0].stat)]);
+    documents.values_mut().next().unwrap().stat = Some(noted[0].1);
+    assert_eq!(matching(&source, &documents, &rested).stats(), []);
+    assert_eq!(matching(&source, &documents, &fresh).stats(), []);
+}
+
+#[test]
 fn a_displaced_document_is_certainly_gone_and_a_moving_one_is_not() {
     let documents = known(&[("a", "1", 1), ("b", "2", 2), ("d/c", "3", 3)]);
     let mut scan = scan(&[("b", "1", 1)]);
