@@ -223,6 +223,7 @@ impl Registry {
             Definition::of::<payload::system::Redacted>(),
             Definition::of::<payload::system::DeclarationsLoaded>(),
             Definition::of::<crate::transform::links::DocumentLinks>(),
+            Definition::of::<crate::transform::metadata::DocumentMetadata>(),
             Definition::of::<crate::transform::structure::DocumentStructure>(),
             Definition::of::<crate::transform::tasks::DocumentTasks>(),
         ];

@@ -18,8 +18,10 @@ use crate::payload::TypedPayload;
 use crate::payload::file::{FileAdded, FileChanged, FileRemoved, FileRenamed};
 
 mod bounded;
+pub mod day;
 pub mod links;
 pub mod markdown;
+pub mod metadata;
 pub mod outline;
 pub mod structure;
 pub mod tasks;
@@ -29,6 +31,7 @@ mod text;
 
 use links::DocumentLinks;
 use markdown::Markdown;
+use metadata::DocumentMetadata;
 use structure::DocumentStructure;
 use tasks::DocumentTasks;
 
@@ -79,6 +82,7 @@ const FILE_EVENTS: &[&str] = &[FileAdded::NAME, FileChanged::NAME, FileRenamed::
 
 const KNOWN: &[TransformInfo] = &[
     TransformInfo::of::<DocumentLinks>("document-links", 1),
+    TransformInfo::of::<DocumentMetadata>("document-metadata", 1),
     TransformInfo::of::<DocumentStructure>("document-structure", 1),
     TransformInfo::of::<DocumentTasks>("document-tasks", 1),
 ];

@@ -9,6 +9,7 @@ use std::ops::Range;
 use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, TextMergeWithOffset};
 
 use super::TransformError;
+use crate::yaml::{Limits, Reading, frontmatter};
 
 /// A document is at most this long; a note of one person is rarely above 100 KiB, and parsing stays well under a
 /// second at this size.
@@ -25,21 +26,12 @@ const OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_TASKLISTS)
     .union(Options::ENABLE_WIKILINKS);
 
-/// The front matter of a document: what stands between a first line `---` and the next line `---` or `...`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FrontMatter<'a> {
-    /// The text between the two lines.
-    pub(super) text: &'a str,
-    /// The line of the closing mark; the opening one is always line 1.
-    pub(super) end_line: u32,
-}
-
 /// A document ready to be walked.
 #[derive(Debug)]
 pub(super) struct Markdown<'a> {
     text: &'a str,
     body_start: usize,
-    front_matter: Option<FrontMatter<'a>>,
+    front_matter_lines: u32,
     line_starts: Vec<usize>,
 }
 
@@ -54,8 +46,9 @@ impl<'a> Markdown<'a> {
             .map_err(|error| TransformError::NotUtf8 { offset: error.valid_up_to() })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let line_starts = line_starts(text);
-        let (front_matter, body_start) = split_front_matter(text, &line_starts);
-        let document = Self { text, body_start, front_matter, line_starts };
+        let body_start = body_start(text);
+        let mut document = Self { text, body_start, front_matter_lines: 0, line_starts };
+        document.front_matter_lines = document.line(body_start) - 1;
         if let Some(line) = too_deep(&text[body_start..]) {
             let line = line + document.line(body_start) - 1;
             return Err(TransformError::TooDeep { line, max: NESTING_MAX });
@@ -63,9 +56,14 @@ impl<'a> Markdown<'a> {
         Ok(document)
     }
 
-    /// Returns the front matter, if there is any.
-    pub(super) fn front_matter(&self) -> Option<FrontMatter<'a>> {
-        self.front_matter
+    /// Returns the last line of the front matter, if there is any.
+    pub(super) fn front_matter_end_line(&self) -> Option<u32> {
+        (self.body_start > 0).then_some(self.front_matter_lines)
+    }
+
+    /// Reads the front matter, if there is any.
+    pub(super) fn front_matter(&self) -> Option<Reading> {
+        frontmatter("", self.text, Limits::FRONTMATTER).map(|found| found.reading)
     }
 
     /// Returns the number of lines; a document without any text has none.
@@ -131,27 +129,20 @@ fn line_starts(text: &str) -> Vec<usize> {
     starts
 }
 
-/// Finds the front matter and the offset at which the body begins.
-fn split_front_matter<'a>(text: &'a str, line_starts: &[usize]) -> (Option<FrontMatter<'a>>, usize) {
-    let line = |index: usize| {
-        let start = line_starts[index];
-        let end = line_starts.get(index + 1).copied().unwrap_or(text.len());
-        (&text[start..end], end)
-    };
-    if line(0).0.trim_end() != "---" {
-        return (None, 0);
-    }
-    for index in 1..line_starts.len() {
-        let (content, end) = line(index);
-        if matches!(content.trim_end(), "---" | "...") {
-            let front_matter = FrontMatter {
-                text: &text[line_starts[1]..line_starts[index]],
-                end_line: super::text::count(index + 1),
-            };
-            return (Some(front_matter), end);
+/// Returns the offset at which the body begins: behind the front matter, by the rule of [`frontmatter`].
+fn body_start(text: &str) -> usize {
+    let mut end = 0;
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let mark = line.trim_end();
+        end += line.len();
+        match number {
+            0 if mark != "---" => return 0,
+            0 => {}
+            _ if matches!(mark, "---" | "...") => return end,
+            _ => {}
         }
     }
-    (None, 0)
+    0
 }
 
 /// Returns the first line of `body` at which blocks could nest deeper than [`NESTING_MAX`].
@@ -253,10 +244,29 @@ mod tests {
     #[test]
     fn front_matter_needs_both_lines_and_the_first_place() {
         let with = Markdown::read(b"\xef\xbb\xbf---\r\ntitle: x\r\n---\r\n# A\r\n").unwrap();
-        assert_eq!(with.front_matter(), Some(FrontMatter { text: "title: x\r\n", end_line: 3 }));
+        assert_eq!(with.front_matter_end_line(), Some(3));
         assert_eq!(with.events(|_, _| ()).next().map(|(_, range)| with.line(range.start)), Some(4));
         for without in ["---\ntitle: x\n", "\n---\na: b\n---\n", "text", "---"] {
-            assert_eq!(Markdown::read(without.as_bytes()).unwrap().front_matter(), None, "{without:?}");
+            assert_eq!(
+                Markdown::read(without.as_bytes()).unwrap().front_matter_end_line(),
+                None,
+                "{without:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_body_begins_where_the_reader_of_front_matter_says() {
+        for text in [
+            "---\n---",
+            "---\na: b\n...\nx",
+            "--- \na: b\n---\t\n\n",
+            "---\r---\r",
+            "----\n---\n",
+            "---\n----\n---\n",
+        ] {
+            let read = frontmatter("", text, Limits::FRONTMATTER).map_or(0, |found| found.body);
+            assert_eq!(body_start(text), read, "{text:?}");
         }
     }
 

@@ -323,8 +323,8 @@ impl Walk {
             blocks,
             lines,
         }));
-        let front_matter = document.front_matter();
-        let front = if front_matter.is_some() { "front matter\n" } else { "" };
+        let front_matter_end_line = document.front_matter_end_line();
+        let front = if front_matter_end_line.is_some() { "front matter\n" } else { "" };
         let (headings, omitted_headings) = sections.finish();
         let (problems, omitted_problems) = bounded_problems.finish();
         let (code, omitted_languages) = languages.finish();
@@ -337,7 +337,7 @@ impl Walk {
             lines: document.lines(),
             words,
             preamble_words: self.outline.preamble_words(),
-            front_matter_end_line: front_matter.map(|front_matter| front_matter.end_line),
+            front_matter_end_line,
             heading_count,
             headings,
             parts: self.parts,

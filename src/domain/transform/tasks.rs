@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bounded::Bounded;
+use super::day::{Day, DayError};
 use super::markdown::Markdown;
 use super::outline::{HEADING_CHARACTERS_MAX, Outline};
 use super::text::{LineText, Shortener};
@@ -17,7 +18,7 @@ use crate::payload::TypedPayload;
 use crate::registry::Writer;
 
 mod marks;
-pub use marks::{Day, DayError, Priority};
+pub use marks::Priority;
 
 /// A list with more tasks than this is an archive; their counts are kept.
 pub const TASKS_MAX: usize = 1_000;

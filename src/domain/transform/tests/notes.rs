@@ -60,6 +60,10 @@ fn the_outputs_of_three_notes_stay_as_they_are() {
         "links-of-the-shed-sensor",
         snapshot("document-links", "projects/shed-sensor.md")
     );
+    insta::assert_snapshot!(
+        "metadata-of-the-allotment",
+        snapshot("document-metadata", "projects/allotment.md")
+    );
     insta::assert_snapshot!("tasks-of-the-allotment", snapshot("document-tasks", "projects/allotment.md"));
     insta::assert_snapshot!("tasks-of-the-inbox", snapshot("document-tasks", "inbox.md"));
 }
