@@ -11,8 +11,8 @@ use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, TextM
 use super::TransformError;
 use crate::yaml::{Limits, Reading, frontmatter};
 
-/// A document is at most this long; a note of one person is rarely above 100 KiB, and parsing stays well under a
-/// second at this size.
+/// A document is at most this long; a note of one person is rarely above 100 KiB, and even text made to be expensive is
+/// read in the time that a person waits for.
 pub const DOCUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Blocks nest at most this deep; hand-written notes stay under ten, and the parser walks all open blocks on every
