@@ -4,11 +4,13 @@
 
 pub mod ask;
 pub mod cli;
+pub mod client;
 pub mod command;
 pub mod exit;
 pub mod failure;
 pub mod out;
 pub mod places;
+pub mod query;
 pub mod session;
 pub mod shipped;
 pub mod socket;

@@ -1,0 +1,258 @@
+//! Reaches whoever knows: the service if one holds the store, else the store itself.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_effects::dirs::PrivateDir;
+use thoughtstream_effects::lock::{self, Holding, LockError, OwnerLock, OwnerRecord};
+
+use crate::ask::Operated;
+use crate::command::init::data_failure;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::socket::{ANSWER_BYTES_MAX, Door, Frame, Greeting, Hello, PROTOCOL, Progress, peer_of, recorded};
+
+/// The name of the lock that the owner of a data directory holds.
+pub const LOCK: &str = "service";
+
+/// A service that holds the lock opens its doors within this time; one that does not is not answering.
+const DOOR_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Another command may hold the store for a moment; a long one is named instead of waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often either is tried.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// A greeting comes at once or the service is stuck.
+const GREETING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Is who was reached.
+#[derive(Debug)]
+pub enum Reached {
+    /// A running service.
+    Service(Box<Connection>),
+    /// Nobody: this command owns the data directory for as long as the lock lives.
+    Alone(OwnerLock),
+}
+
+/// Finds out who holds the data directory, and reaches them.
+///
+/// # Errors
+/// [`Failure`] with exit code 4: the directory cannot be looked at, or its holder does not answer.
+pub fn reach(session: &Session, door: Door) -> Result<Reached, Failure> {
+    let data = &session.places.data;
+    PrivateDir::open(data).map_err(|error| data_failure(&error))?;
+    let begun = Instant::now();
+    loop {
+        match OwnerLock::acquire(data, LOCK, session.now().as_millis()) {
+            Ok(lock) => return Ok(Reached::Alone(lock)),
+            Err(LockError::Held { owner, .. }) => {
+                if let Some(connection) = enter(data, door, &owner)? {
+                    return Ok(Reached::Service(Box::new(connection)));
+                }
+                if begun.elapsed() > DOOR_PATIENCE.max(LOCK_PATIENCE) {
+                    return Err(silent(&owner));
+                }
+            }
+            Err(error) => return Err(lock_failure(&error)),
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Reaches a running service and nobody else.
+///
+/// # Errors
+/// [`Failure`] if none runs, or it does not answer.
+pub fn reach_service(session: &Session, door: Door) -> Result<Connection, Failure> {
+    match reach(session, door)? {
+        Reached::Service(connection) => Ok(*connection),
+        Reached::Alone(_) => Err(Failure::new(Exit::Refused, "service.none", "no service runs on this log")
+            .with_hint("start it with `thought serve`")),
+    }
+}
+
+/// Says whether a service, or another command, holds the data directory at the moment.
+///
+/// # Errors
+/// [`Failure`] if that cannot be found out.
+pub fn holder(data: &Path) -> Result<Option<OwnerRecord>, Failure> {
+    match lock::look(data, LOCK) {
+        Ok(Holding::Free) => Ok(None),
+        Ok(Holding::Held(owner)) => Ok(owner),
+        Err(error) => Err(lock_failure(&error)),
+    }
+}
+
+/// Says in one sentence why the data directory could not be owned.
+pub(crate) fn lock_failure(error: &LockError) -> Failure {
+    match error {
+        LockError::Held { owner, .. } | LockError::OwnerLives { owner, .. } => {
+            let mut failure = held(owner);
+            if let LockError::OwnerLives { .. } = error {
+                failure.causes.push("it has lost its lock: somebody removed the lock file".to_owned());
+            }
+            failure
+        }
+        LockError::HeldByUnknown { .. }
+        | LockError::Damaged { .. }
+        | LockError::NotRegular { .. }
+        | LockError::Unsteady { .. }
+        | LockError::Io { .. }
+        | LockError::Read(_)
+        | LockError::Write(_)
+        | LockError::Process(_) => Failure::of(Exit::CouldNotLook, "data.lock", error),
+    }
+}
+
+fn held(owner: &OwnerRecord) -> Failure {
+    let since = Timestamp::from_millis(owner.since_ms);
+    let what = format!("the log is held by process {} since {since}", owner.process.pid);
+    Failure::new(Exit::CouldNotLook, "data.held", what)
+}
+
+fn silent(owner: &OwnerRecord) -> Failure {
+    let mut failure = held(owner);
+    failure.what.push_str(", which does not answer");
+    failure.with_hint("if it is stuck, end that process: nothing that was acknowledged is lost")
+}
+
+/// Enters a door of the owner; nothing if it has not opened any yet.
+fn enter(data: &Path, door: Door, owner: &OwnerRecord) -> Result<Option<Connection>, Failure> {
+    let paths = recorded(data).map_err(|error| Failure::of(Exit::CouldNotLook, "socket.note", &error))?;
+    let Some((ask, operator)) = paths else { return Ok(None) };
+    let path = match door {
+        Door::Ask => ask,
+        Door::Operator => operator,
+    };
+    match UnixStream::connect(&path) {
+        Ok(stream) => Connection::greet(stream, owner).map(Some),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => {
+            let what = format!("cannot connect to `{}`", path.display());
+            Err(Failure::new(Exit::CouldNotLook, "socket.connect", what).because(&error))
+        }
+    }
+}
+
+/// Is a conversation with a running service.
+#[derive(Debug)]
+pub struct Connection {
+    read: BufReader<UnixStream>,
+    write: UnixStream,
+    greeting: Greeting,
+}
+
+/// Takes what an answer consists of.
+pub trait Receive {
+    /// Takes one value.
+    ///
+    /// # Errors
+    /// [`Failure`] if it cannot be shown; the answer is then given up.
+    fn item(&mut self, value: Value) -> Result<(), Failure>;
+
+    /// Takes notice of how far long work has come.
+    fn progress(&mut self, _progress: Progress) {}
+}
+
+impl Connection {
+    fn greet(stream: UnixStream, owner: &OwnerRecord) -> Result<Self, Failure> {
+        let connection = |error: io::Error| silent(owner).because(&error);
+        let peer = peer_of(&stream).map_err(|error| connection(error.into()))?;
+        // Whoever answers must be able to hold our data: this user, or root.
+        if !peer.may_enter(nix::unistd::geteuid().as_raw()) {
+            let what = format!("the socket of the log is served by user {}", peer.uid);
+            return Err(Failure::new(Exit::CouldNotLook, "socket.user", what));
+        }
+        stream.set_read_timeout(Some(GREETING_PATIENCE)).map_err(connection)?;
+        stream.set_write_timeout(Some(GREETING_PATIENCE)).map_err(connection)?;
+        let write = stream.try_clone().map_err(connection)?;
+        let mut read = BufReader::new(stream);
+        // A door that is full sends its refusal before it reads anything.
+        send(&write, &Hello::ours()).ok();
+        match hear(&mut read).map_err(connection)? {
+            Some(Frame::Greeting(greeting)) if greeting.protocol == PROTOCOL => {
+                read.get_ref().set_read_timeout(None).map_err(connection)?;
+                Ok(Self { read, write, greeting })
+            }
+            Some(Frame::Greeting(greeting)) => {
+                let what = format!(
+                    "the service is version {} and speaks protocol {}, this command protocol {PROTOCOL}",
+                    greeting.version, greeting.protocol
+                );
+                Err(Failure::new(Exit::CouldNotLook, "socket.protocol", what)
+                    .with_hint("restart the service after an update"))
+            }
+            Some(Frame::Failure(failure)) => Err(*failure),
+            Some(Frame::Item(_) | Frame::Progress(_) | Frame::End(_)) | None => Err(silent(owner)),
+        }
+    }
+
+    /// Returns who answers.
+    #[must_use]
+    pub const fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Asks one thing and hands the answer over, value by value.
+    ///
+    /// # Errors
+    /// The service's [`Failure`], or exit code 5 if the request went out and its answer was lost.
+    pub fn ask(&mut self, request: &Operated, receive: &mut dyn Receive) -> Result<Exit, Failure> {
+        send(&self.write, request).map_err(|error| lost(request, &error))?;
+        loop {
+            match hear(&mut self.read).map_err(|error| lost(request, &error))? {
+                Some(Frame::Item(value)) => receive.item(value)?,
+                Some(Frame::Progress(progress)) => receive.progress(progress),
+                Some(Frame::End(code)) => return Ok(Exit::from_code(code)),
+                Some(Frame::Failure(failure)) => return Err(*failure),
+                Some(Frame::Greeting(_)) | None => {
+                    return Err(lost(request, &io::ErrorKind::UnexpectedEof.into()));
+                }
+            }
+        }
+    }
+}
+
+/// Says what a lost answer means: a question is asked again, a change may have happened.
+fn lost(request: &Operated, error: &io::Error) -> Failure {
+    match request {
+        Operated::Ask(_) => {
+            Failure::new(Exit::CouldNotLook, "socket.lost", "the service went away before it had answered")
+                .because(error)
+        }
+        Operated::Submit(_) | Operated::Operate(_) => {
+            let what = "the service went away before it had answered: it may or may not be done";
+            Failure::new(Exit::Unknown, "socket.unknown", what).because(error)
+        }
+    }
+}
+
+fn send<T: Serialize>(mut stream: &UnixStream, value: &T) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(value)?;
+    bytes.push(b'\n');
+    stream.write_all(&bytes)
+}
+
+/// Reads one frame of bounded length; nothing if the service closed the connection.
+fn hear(read: &mut BufReader<UnixStream>) -> io::Result<Option<Frame>> {
+    let mut line = Vec::new();
+    let bound = u64::try_from(ANSWER_BYTES_MAX).unwrap_or(u64::MAX);
+    io::Read::take(&mut *read, bound).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.pop() != Some(b'\n') {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a frame is cut off or too long"));
+    }
+    serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
+}

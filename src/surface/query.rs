@@ -1,0 +1,127 @@
+//! Answers questions from the log, and from what only a running service knows.
+//!
+//! The service and the command call the same functions, so an answer is the same whether the service is up or
+//! down, but for what lives in memory alone. Nothing here writes or waits.
+
+pub mod behind;
+pub mod consumers;
+pub mod events;
+pub mod inbox;
+pub mod lineage;
+pub mod runs;
+pub mod status;
+pub mod tree;
+pub mod why;
+
+use serde::Serialize;
+use serde_json::Value;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::{Reader, RowError};
+
+use crate::ask::Ask;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out::CLOSED;
+use crate::socket::{Gone, Progress};
+
+/// Is what a running service knows beside its log, at one moment.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// Its process.
+    pub pid: u32,
+    /// Since when it runs.
+    pub since: Timestamp,
+    /// Whether it was started with `--paused`.
+    pub paused: bool,
+    /// Why the log cannot be written at the moment, if so.
+    pub unwritable: Option<Unwritable>,
+    /// Who is alive.
+    pub tree: tree::Node,
+}
+
+/// Says since when and why the log takes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unwritable {
+    /// Why, as a code with a few words.
+    pub code: String,
+    /// Since when, where that is known.
+    pub since: Option<Timestamp>,
+}
+
+/// Is what a question is answered from.
+#[derive(Debug)]
+pub struct Look<'a> {
+    /// The log.
+    pub reader: &'a Reader,
+    /// The running service; none when the command looks by itself.
+    pub live: Option<&'a Live>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Takes the values of an answer.
+pub trait Sink {
+    /// Takes one value.
+    ///
+    /// # Errors
+    /// [`Gone`] if nobody wants the rest.
+    fn value(&mut self, value: Value) -> Result<(), Gone>;
+
+    /// Takes notice of how far long work has come.
+    fn progress(&mut self, _progress: Progress) {}
+}
+
+/// Answers one question.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read or the thing does not exist.
+pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, Failure> {
+    match ask {
+        Ask::Tree { .. } => put(sink, &tree::tree(look)?),
+        Ask::Status { states } => put(sink, &status::status(look, states)?),
+        Ask::Inbox => inbox::inbox(look)?.iter().try_for_each(|item| put(sink, item)),
+        Ask::Why { id } => put(sink, &why::why(look, id)?),
+        Ask::Events(filter) => events::list(look.reader, filter, sink),
+        Ask::Tail(filter) => events::list(look.reader, filter, sink),
+        Ask::Event { id } => put(sink, &events::one(look.reader, id)?),
+        Ask::Lineage { id } => put(sink, &lineage::lineage(look.reader, id)?),
+        Ask::Runs(filter) => runs::list(look.reader, filter, sink),
+        Ask::Run { id } => put(sink, &runs::one(look.reader, id)?),
+        Ask::Consumers { states } => {
+            consumers::list(look, states)?.iter().try_for_each(|consumer| put(sink, consumer))
+        }
+        Ask::Explain { .. } | Ask::Verify { .. } | Ask::Health => {
+            Err(Failure::new(Exit::Bug, "query.missing", "this question has no answer yet"))
+        }
+    }
+    .map(|()| Exit::Done)
+}
+
+/// Hands one value over.
+///
+/// # Errors
+/// [`Failure`] that ends the command quietly if nobody wants the rest.
+pub(crate) fn put<T: Serialize>(sink: &mut dyn Sink, value: &T) -> Result<(), Failure> {
+    let value = serde_json::to_value(value)
+        .map_err(|error| Failure::new(Exit::Bug, "query.encode", "an answer cannot be written").because(&error))?;
+    sink.value(value).map_err(|gone| Failure::new(Exit::Done, CLOSED, gone.to_string()))
+}
+
+impl From<RowError> for Failure {
+    fn from(error: RowError) -> Self {
+        let code = match &error {
+            RowError::Storage(_) => "log.storage",
+            RowError::Damaged { .. } => "log.damaged",
+        };
+        let failure = Self::of(Exit::CouldNotLook, code, &error);
+        match error {
+            RowError::Storage(_) => failure,
+            RowError::Damaged { .. } => failure.with_hint("run `thought verify`: it names the first bad row"),
+        }
+    }
+}
+
+/// Says that an id names nothing in this log.
+pub(crate) fn unknown(what: &str, id: &impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Refused, "id.unknown", format!("there is no {what} `{id}` in this log"))
+}

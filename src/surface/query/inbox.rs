@@ -1,0 +1,225 @@
+//! Everything that waits for a person, of every kind, in one list.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::lifecycle::{Execution, ExecutionState, RunState};
+use thoughtstream_domain::payload::TypedPayload;
+use thoughtstream_domain::payload::system::Incident;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+
+use super::Look;
+use super::consumers::{enabled, retry_or_skip};
+use crate::failure::Failure;
+
+/// Names a kind of thing that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The log takes nothing.
+    LogUnwritable,
+    /// A consumer's actor ended too often.
+    ConsumerQuarantined,
+    /// A person paused a consumer.
+    ConsumerPaused,
+    /// An event used up its attempts.
+    ExecutionQuarantined,
+    /// An event waits by declaration.
+    ExecutionHeld,
+    /// An attempt was interrupted and its end is not known.
+    StatusUnknown,
+    /// Something outside is not as it should be.
+    Incident,
+    /// The service was started with `--paused`.
+    ServicePaused,
+    /// An actor that is no consumer ended too often.
+    ActorQuarantined,
+}
+
+impl Kind {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LogUnwritable => "log-unwritable",
+            Self::ConsumerQuarantined => "consumer-quarantined",
+            Self::ConsumerPaused => "consumer-paused",
+            Self::ExecutionQuarantined => "execution-quarantined",
+            Self::ExecutionHeld => "execution-held",
+            Self::StatusUnknown => "status-unknown",
+            Self::Incident => "incident",
+            Self::ServicePaused => "service-paused",
+            Self::ActorQuarantined => "actor-quarantined",
+        }
+    }
+}
+
+/// Is one thing that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// What kind of thing.
+    pub kind: Kind,
+    /// Which one: an id or a name of ours.
+    pub id: String,
+    /// Since when, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Why, as a code, or in a person's words for a pause.
+    pub why: String,
+    /// The command that moves it; for an incident, what shows more.
+    pub command: String,
+}
+
+/// Returns everything that waits, the oldest first; an empty list means that everything was looked at.
+///
+/// # Errors
+/// [`Failure`] if anything could not be read: then nobody knows whether something waits.
+pub fn inbox(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
+    let mut found = Vec::new();
+    service(look, &mut found);
+    controls(look.reader, &mut found)?;
+    executions(look.reader, &mut found)?;
+    incidents(look.reader, &mut found)?;
+    found.sort_by(|one, other| (one.since, one.kind, &one.id).cmp(&(other.since, other.kind, &other.id)));
+    Ok(found)
+}
+
+fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
+    let Some(live) = look.live else { return };
+    if let Some(unwritable) = &live.unwritable {
+        found.push(Waiting {
+            kind: Kind::LogUnwritable,
+            id: "log".to_owned(),
+            since: unwritable.since,
+            why: unwritable.code.clone(),
+            command: "thought doctor".to_owned(),
+        });
+    }
+    if live.paused {
+        found.push(Waiting {
+            kind: Kind::ServicePaused,
+            id: "service".to_owned(),
+            since: Some(live.since),
+            why: "started-paused".to_owned(),
+            command: "thought serve".to_owned(),
+        });
+    }
+    actors(&live.tree, "", found);
+}
+
+/// Adds quarantined actors that are not consumers: those have a row of their own.
+fn actors(node: &super::tree::Node, above: &str, found: &mut Vec<Waiting>) {
+    for child in &node.children {
+        let path = format!("{above}{}", child.name);
+        if child.state == "quarantined" && child.kind != "consumer" {
+            found.push(Waiting {
+                kind: Kind::ActorQuarantined,
+                id: path.clone(),
+                since: Some(child.since),
+                why: child.last_exit.as_ref().map_or_else(|| "ended".to_owned(), super::tree::LastExit::code),
+                command: "thought reload".to_owned(),
+            });
+        }
+        actors(child, &format!("{path}/"), found);
+    }
+}
+
+fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    for (id, control) in reader.controls()? {
+        let command = format!("thought consumer resume {id}");
+        if let Some(since) = control.quarantined_since {
+            found.push(Waiting {
+                kind: Kind::ConsumerQuarantined,
+                id: id.to_string(),
+                since: Some(since),
+                why: control.quarantine_code.unwrap_or_else(|| "ended-too-often".to_owned()),
+                command: command.clone(),
+            });
+        }
+        if let Some(since) = control.paused_since {
+            found.push(Waiting {
+                kind: Kind::ConsumerPaused,
+                id: id.to_string(),
+                since: Some(since),
+                why: control.pause_reason.unwrap_or_else(|| "no reason given".to_owned()),
+                command,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn executions(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    let enabled = enabled(reader)?;
+    for consumer in reader.consumers() {
+        // What a version that is gone left behind waits for nobody: the next version decides about it.
+        if enabled.as_ref().is_some_and(|enabled| !enabled.contains(&consumer)) {
+            continue;
+        }
+        let mut after = 0;
+        loop {
+            let page = reader.unsettled(&consumer, after, PAGE_ROWS_MAX)?;
+            let Some(last) = page.last() else { break };
+            after = last.position();
+            for execution in &page {
+                if let ExecutionState::Held { code, quarantined } = &execution.state {
+                    found.push(held(reader, execution, code, *quarantined)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn held(reader: &Reader, execution: &Execution, code: &str, quarantined: bool) -> Result<Waiting, Failure> {
+    let last = reader.attempts(&execution.key())?.pop();
+    let unknown = last.is_some_and(|run| matches!(run.state, RunState::StatusUnknown { .. }));
+    let kind = match (unknown, quarantined) {
+        (true, _) => Kind::StatusUnknown,
+        (false, true) => Kind::ExecutionQuarantined,
+        (false, false) => Kind::ExecutionHeld,
+    };
+    Ok(Waiting {
+        kind,
+        id: execution.id.to_string(),
+        since: Some(execution.since),
+        why: format!("{}: {code} after {} attempts", execution.consumer, execution.attempts),
+        command: retry_or_skip(&execution.id),
+    })
+}
+
+/// Adds incidents that are not over: the last word on a subject and code counts.
+fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    let source = SourceId::supervision();
+    let types = [Incident::kind().name];
+    let mut open: BTreeMap<(String, String), Waiting> = BTreeMap::new();
+    let mut after = 0;
+    loop {
+        let page = reader.backlog(&types, &source, after, PAGE_ROWS_MAX)?;
+        let Some(last) = page.last() else { break };
+        after = last.sequence;
+        for event in &page {
+            let Ok(incident) = event.payload_as::<Incident>() else { continue };
+            let key = (incident.subject.clone(), incident.code.clone());
+            if incident.over {
+                open.remove(&key);
+            } else {
+                open.entry(key).or_insert_with(|| Waiting {
+                    kind: Kind::Incident,
+                    id: incident.subject,
+                    since: Some(event.recorded_at),
+                    why: match incident.detail {
+                        Some(detail) => format!("{}: {detail}", incident.code),
+                        None => incident.code,
+                    },
+                    command: format!("thought event show {}", event.id),
+                });
+            }
+        }
+    }
+    found.extend(open.into_values());
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! What blocks a thing and what moves it, or what became of it.
+
+use serde::{Deserialize, Serialize};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, DocumentId, EventId, SourceId};
+use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::Reader;
+
+use super::consumers::{self, Consumer, State};
+use super::events::find;
+use super::runs::find_execution;
+use super::{Look, inbox, unknown};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// How far back an execution is looked for whose batch may hold an event: batches hold at most 256.
+const BATCH_MAX: usize = 256;
+
+/// Says what blocks a thing or what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Why {
+    /// What was asked about.
+    pub id: String,
+    /// What sort of thing it is.
+    pub kind: String,
+    /// Where it stands, in a word.
+    pub state: String,
+    /// Since when, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The one fact that matters, in a sentence.
+    pub fact: String,
+    /// When it goes on by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Timestamp>,
+    /// The commands that move it, or that show more, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
+    /// The same question about each consumer of an event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub consumers: Vec<Self>,
+}
+
+fn plain(id: impl std::fmt::Display, kind: &str, state: &str, fact: String) -> Why {
+    Why {
+        id: id.to_string(),
+        kind: kind.to_owned(),
+        state: state.to_owned(),
+        since: None,
+        fact,
+        next: None,
+        commands: Vec::new(),
+        consumers: Vec::new(),
+    }
+}
+
+/// Answers for an event, a run, an execution, a consumer, a document or a source.
+///
+/// # Errors
+/// [`Failure`] if the text names nothing, or the log cannot be read.
+pub fn why(look: &Look<'_>, id: &str) -> Result<Why, Failure> {
+    if id.starts_with("run_") || id.starts_with("exe_") {
+        return Ok(of_execution(&find_execution(look.reader, id)?, id));
+    }
+    if let Ok(event) = EventId::parse(id) {
+        return of_event(look, &find(look.reader, &event)?);
+    }
+    if let Ok(document) = DocumentId::parse(id) {
+        return of_document(look.reader, &document);
+    }
+    if let Ok(source) = SourceId::parse(id) {
+        return of_source(look, &source);
+    }
+    let name = id.split_once('@').map_or(id, |(name, _)| name);
+    match ConsumerId::parse(name) {
+        Ok(consumer) => of_consumer(look, &consumer, id),
+        Err(_) => Err(Failure::new(Exit::Usage, "id.kind", format!("`{id}` is no id this program gives out"))
+            .with_hint("ids start with evt_, run_, exe_ or doc_; a source is kind:name; a consumer is its id")),
+    }
+}
+
+fn of_execution(execution: &Execution, id: &str) -> Why {
+    let kind = if id.starts_with("run_") { "run" } else { "execution" };
+    let consumer = &execution.consumer;
+    let attempts = execution.attempts;
+    let mut answer = match &execution.state {
+        ExecutionState::Running => {
+            let fact = format!("attempt {attempts} of {consumer} is open");
+            plain(id, kind, "running", fact)
+        }
+        ExecutionState::Waiting { at, code } => {
+            let fact = format!("attempt {attempts} of {consumer} ended with {code}; the next may start then");
+            let commands =
+                vec![format!("thought consumer retry {}", execution.id), skip_command(execution)];
+            Why { next: Some(*at), commands, ..plain(id, kind, "waiting", fact) }
+        }
+        ExecutionState::Held { code, quarantined } => {
+            let word = if *quarantined { "quarantined" } else { "held" };
+            let fact = format!(
+                "{consumer} stands still on {} after {attempts} attempts ({code}): a person retries or skips it",
+                execution.source
+            );
+            let commands =
+                vec![format!("thought consumer retry {}", execution.id), skip_command(execution)];
+            Why { commands, ..plain(id, kind, word, fact) }
+        }
+        ExecutionState::Closed { how } => {
+            let (word, fact) = closed(*how, consumer, attempts);
+            let commands = vec![format!("thought run show {}", execution.id)];
+            Why { commands, ..plain(id, kind, word, fact) }
+        }
+    };
+    answer.since = Some(execution.since);
+    answer
+}
+
+fn skip_command(execution: &Execution) -> String {
+    format!("thought consumer skip {} --reason TEXT", execution.id)
+}
+
+fn closed(how: Closure, consumer: &ConsumerKey, attempts: u32) -> (&'static str, String) {
+    match how {
+        Closure::Completed => ("completed", format!("{consumer} completed it with attempt {attempts}")),
+        Closure::Failed => ("failed", format!("{consumer} failed on it, and its declaration says to go on")),
+        Closure::Blocked => ("blocked", format!("{consumer} was denied it, and its declaration says to go on")),
+        Closure::Abandoned => {
+            ("abandoned", format!("{consumer} was interrupted on it, and its declaration says to go on"))
+        }
+        Closure::Skipped => ("skipped", format!("a person passed it for {consumer}")),
+        Closure::Superseded => ("superseded", format!("a newer version of {consumer} took over")),
+    }
+}
+
+fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
+    let fact = format!("it is recorded as number {} of {}", event.sequence, event.source);
+    let mut answer = Why {
+        since: Some(event.recorded_at),
+        commands: vec![format!("thought event lineage {}", event.id)],
+        ..plain(event.id, "event", "recorded", fact)
+    };
+    for consumer in consumers::list(look, &[])? {
+        if consumer.state == State::Disabled {
+            continue;
+        }
+        if let Some(part) = part_of(look, event, &consumer)? {
+            answer.consumers.push(part);
+        }
+    }
+    if answer.consumers.is_empty() {
+        answer.fact.push_str("; no enabled consumer listens to it");
+    }
+    Ok(answer)
+}
+
+/// Says what one consumer has to do with an event; nothing if it does not match.
+fn part_of(look: &Look<'_>, event: &Event, consumer: &Consumer) -> Result<Option<Why>, Failure> {
+    let key = &consumer.consumer;
+    if let Some(execution) = execution_of(look.reader, key, event)? {
+        return Ok(Some(Why { id: key.to_string(), ..of_execution(&execution, &execution.id.to_string()) }));
+    }
+    let matches = super::behind::matches(look.reader, key, event)?;
+    if matches == Some(false) {
+        return Ok(None);
+    }
+    let progress = consumer.sources.iter().find(|standing| standing.source == event.source);
+    let progress = progress.map_or(0, |standing| standing.progress);
+    if event.sequence <= progress {
+        // Passed without an execution: from before the declared start of its replay.
+        let fact = format!("{key} started behind it: progress was set to {progress} or beyond");
+        return Ok(matches.map(|_| plain(key, "consumer", "before-start", fact)));
+    }
+    let ahead = consumer.behind.events;
+    let fact = match consumer.state {
+        State::Quarantined | State::Held | State::Paused | State::Restarting | State::Retrying => {
+            format!("{key} has not reached it: it is {}", consumer.state.as_str())
+        }
+        State::Running | State::Behind | State::Idle | State::Disabled => {
+            format!("{key} has not reached it yet; {ahead} matching events are not closed")
+        }
+    };
+    let commands = consumer.command.clone().into_iter().collect();
+    let (state, next) = (consumer.state.as_str(), consumer.next);
+    Ok(matches.map(|_| Why { next, commands, ..plain(key, "consumer", state, fact) }))
+}
+
+/// Finds the execution of a consumer that holds an event.
+fn execution_of(reader: &Reader, key: &ConsumerKey, event: &Event) -> Result<Option<Execution>, Failure> {
+    let page = reader.executions_before(key, Some(event.position + 1), BATCH_MAX)?;
+    Ok(page.into_iter().find(|execution| execution.triggers.iter().any(|trigger| trigger.id == event.id)))
+}
+
+fn of_document(reader: &Reader, id: &DocumentId) -> Result<Why, Failure> {
+    for head in reader.sources()? {
+        let Some(document) = reader.document(&head.source, id)? else { continue };
+        let (state, fact) = if document.removed {
+            ("removed", format!("it was removed from {}; its {} versions stay", head.source, document.revision))
+        } else {
+            ("present", format!("{} has it at revision {}", head.source, document.revision))
+        };
+        let commands = vec![format!("thought event list --source {}", head.source)];
+        return Ok(Why { commands, ..plain(id, "document", state, fact) });
+    }
+    Err(unknown("document", id))
+}
+
+fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {
+    let head = look.reader.head(source)?.ok_or_else(|| unknown("source", source))?;
+    let incident = inbox::inbox(look)?.into_iter().find(|waiting| waiting.id == source.as_str());
+    let commands = vec![format!("thought event list --source {source}")];
+    let answer = match incident {
+        Some(incident) => Why {
+            since: incident.since,
+            ..plain(source, "source", "incident", incident.why)
+        },
+        None => {
+            let fact = format!("it has {} events and nothing about it waits", head.sequence);
+            let last = look.reader.event_at(head.position)?;
+            Why { since: last.map(|event| event.recorded_at), ..plain(source, "source", "sound", fact) }
+        }
+    };
+    Ok(Why { commands, ..answer })
+}
+
+fn of_consumer(look: &Look<'_>, id: &ConsumerId, asked: &str) -> Result<Why, Failure> {
+    let all = consumers::list(look, &[])?;
+    let matching = |consumer: &&Consumer| {
+        consumer.consumer.id == *id && (asked == id.as_str() || consumer.consumer.to_string() == asked)
+    };
+    // The version that is enabled, else the newest.
+    let found = all.iter().filter(matching).max_by_key(|c| (c.state != State::Disabled, c.consumer.version));
+    let consumer = found.ok_or_else(|| unknown("consumer", &asked))?;
+    let why = consumer.why.as_deref().unwrap_or("no reason recorded");
+    let behind = consumer.behind.events;
+    let fact = match consumer.state {
+        State::Quarantined if consumer.held > 0 => format!("it stands still on an event that failed ({why})"),
+        State::Quarantined => format!("its actor ended too often ({why}) and waits for a person"),
+        State::Held => format!("it waits for a person to retry or skip {} events ({why})", consumer.held),
+        State::Paused => format!("a person paused it: {why}"),
+        State::Restarting => format!("its actor is being started anew ({why})"),
+        State::Retrying => format!("its last attempt ended with {why}; the next may start then"),
+        State::Running => "an attempt is open".to_owned(),
+        State::Behind => format!("{behind} matching events are not closed yet"),
+        State::Idle => "it has done everything there is".to_owned(),
+        State::Disabled => "the declarations that were loaded last do not enable this version".to_owned(),
+    };
+    Ok(Why {
+        since: consumer.since,
+        next: consumer.next,
+        commands: consumer.command.clone().into_iter().collect(),
+        ..plain(&consumer.consumer, "consumer", consumer.state.as_str(), fact)
+    })
+}
