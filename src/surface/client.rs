@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use serde_json::Value;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_effects::dirs::PrivateDir;
 use thoughtstream_effects::lock::{self, Holding, LockError, OwnerLock, OwnerRecord};
@@ -15,8 +14,9 @@ use crate::ask::Operated;
 use crate::command::init::data_failure;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::query::Sink;
 use crate::session::Session;
-use crate::socket::{ANSWER_BYTES_MAX, Door, Frame, Greeting, Hello, PROTOCOL, Progress, peer_of, recorded};
+use crate::socket::{ANSWER_BYTES_MAX, Door, Frame, Greeting, Hello, PROTOCOL, peer_of, recorded};
 
 /// The name of the lock that the owner of a data directory holds.
 pub const LOCK: &str = "service";
@@ -152,18 +152,6 @@ pub struct Connection {
     greeting: Greeting,
 }
 
-/// Takes what an answer consists of.
-pub trait Receive {
-    /// Takes one value.
-    ///
-    /// # Errors
-    /// [`Failure`] if it cannot be shown; the answer is then given up.
-    fn item(&mut self, value: Value) -> Result<(), Failure>;
-
-    /// Takes notice of how far long work has come.
-    fn progress(&mut self, _progress: Progress) {}
-}
-
 impl Connection {
     fn greet(stream: UnixStream, owner: &OwnerRecord) -> Result<Self, Failure> {
         let connection = |error: io::Error| silent(owner).because(&error);
@@ -207,12 +195,12 @@ impl Connection {
     ///
     /// # Errors
     /// The service's [`Failure`], or exit code 5 if the request went out and its answer was lost.
-    pub fn ask(&mut self, request: &Operated, receive: &mut dyn Receive) -> Result<Exit, Failure> {
+    pub fn ask(&mut self, request: &Operated, sink: &mut dyn Sink) -> Result<Exit, Failure> {
         send(&self.write, request).map_err(|error| lost(request, &error))?;
         loop {
             match hear(&mut self.read).map_err(|error| lost(request, &error))? {
-                Some(Frame::Item(value)) => receive.item(value)?,
-                Some(Frame::Progress(progress)) => receive.progress(progress),
+                Some(Frame::Item(value)) => sink.value(value)?,
+                Some(Frame::Progress(progress)) => sink.progress(progress),
                 Some(Frame::End(code)) => return Ok(Exit::from_code(code)),
                 Some(Frame::Failure(failure)) => return Err(*failure),
                 Some(Frame::Greeting(_)) | None => {

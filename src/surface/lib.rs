@@ -11,6 +11,7 @@ pub mod failure;
 pub mod out;
 pub mod places;
 pub mod query;
+pub mod render;
 pub mod session;
 pub mod shipped;
 pub mod socket;

@@ -21,8 +21,7 @@ use thoughtstream_store::{Reader, RowError};
 use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::out::CLOSED;
-use crate::socket::{Gone, Progress};
+use crate::socket::Progress;
 
 /// Is what a running service knows beside its log, at one moment.
 #[derive(Debug, Clone)]
@@ -64,8 +63,8 @@ pub trait Sink {
     /// Takes one value.
     ///
     /// # Errors
-    /// [`Gone`] if nobody wants the rest.
-    fn value(&mut self, value: Value) -> Result<(), Gone>;
+    /// [`Failure`] if nobody wants the rest, or it cannot be shown; the answer is then given up.
+    fn value(&mut self, value: Value) -> Result<(), Failure>;
 
     /// Takes notice of how far long work has come.
     fn progress(&mut self, _progress: Progress) {}
@@ -102,9 +101,10 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
 /// # Errors
 /// [`Failure`] that ends the command quietly if nobody wants the rest.
 pub(crate) fn put<T: Serialize>(sink: &mut dyn Sink, value: &T) -> Result<(), Failure> {
-    let value = serde_json::to_value(value)
-        .map_err(|error| Failure::new(Exit::Bug, "query.encode", "an answer cannot be written").because(&error))?;
-    sink.value(value).map_err(|gone| Failure::new(Exit::Done, CLOSED, gone.to_string()))
+    let value = serde_json::to_value(value).map_err(|error| {
+        Failure::new(Exit::Bug, "query.encode", "an answer cannot be written").because(&error)
+    })?;
+    sink.value(value)
 }
 
 impl From<RowError> for Failure {

@@ -15,7 +15,7 @@ use thoughtstream_domain::time::Timestamp;
 
 pub use door::{Doors, DoorsError, forget, recorded};
 pub use peer::{Peer, peer_of};
-pub use server::{Desk, Reply, serve};
+pub use server::{Desk, Gone, Reply, serve};
 
 use crate::failure::Failure;
 

@@ -90,7 +90,13 @@ impl State {
                     states.insert(state);
                 }
                 None if word == "stuck" => {
-                    states.extend([Self::Quarantined, Self::Held, Self::Paused, Self::Restarting, Self::Retrying]);
+                    states.extend([
+                        Self::Quarantined,
+                        Self::Held,
+                        Self::Paused,
+                        Self::Restarting,
+                        Self::Retrying,
+                    ]);
                 }
                 None => {
                     let known: Vec<&str> = Self::ALL.into_iter().map(Self::as_str).collect();

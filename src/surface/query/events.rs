@@ -186,7 +186,9 @@ mod tests {
         let parse = |text| Kinds::parse(Some(text));
         assert!(Kinds::parse(None).unwrap().pass(&kind("a.b@1")));
         assert!(parse("a.b").unwrap().pass(&kind("a.b@2")) && !parse("a.b").unwrap().pass(&kind("a.c@2")));
-        assert!(parse("a.b@1").unwrap().pass(&kind("a.b@1")) && !parse("a.b@1").unwrap().pass(&kind("a.b@2")));
+        assert!(
+            parse("a.b@1").unwrap().pass(&kind("a.b@1")) && !parse("a.b@1").unwrap().pass(&kind("a.b@2"))
+        );
         assert!(parse("a.*").unwrap().pass(&kind("a.b@1")) && !parse("a.*").unwrap().pass(&kind("ab.c@1")));
         for bad in ["", ".*", "A.b", "a", "a.b@0", "a.b@x", "*"] {
             assert_eq!(parse(bad).unwrap_err().exit(), Exit::Usage, "{bad}");

@@ -115,8 +115,7 @@ impl Walk<'_> {
                 break;
             }
             let first_time = self.seen.insert(relative.position);
-            let beyond =
-                if first_time { self.follow(relative, direction, depth - 1)? } else { Vec::new() };
+            let beyond = if first_time { self.follow(relative, direction, depth - 1)? } else { Vec::new() };
             relatives.push(Relative::of(relative, beyond, !first_time));
         }
         Ok(relatives)

@@ -144,7 +144,8 @@ fn collect(
         state && filter.source.as_ref().is_none_or(|source| run.source == *source)
     };
     // Open attempts have an index of their own: asking for them does not walk the past.
-    if !filter.states.is_empty() && filter.states.iter().all(|s| matches!(s.as_str(), "open" | "received" | "started"))
+    if !filter.states.is_empty()
+        && filter.states.iter().all(|s| matches!(s.as_str(), "open" | "received" | "started"))
     {
         rows.extend(reader.open_attempts(Some(key))?.into_iter().filter(passes));
         return Ok(());
@@ -242,7 +243,12 @@ fn events_of(reader: &Reader, execution: &Execution) -> Result<Vec<RunEvent>, Fa
             };
             if ours {
                 let attempt = stamp.map(|stamp| stamp.attempt);
-                found.push(RunEvent { id: event.id, kind: event.kind, attempt, recorded_at: event.recorded_at });
+                found.push(RunEvent {
+                    id: event.id,
+                    kind: event.kind,
+                    attempt,
+                    recorded_at: event.recorded_at,
+                });
             }
         }
     }

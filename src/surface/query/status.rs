@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::time::Timestamp;
 
+use super::Look;
 use super::consumers::{self, Consumer};
 use super::inbox;
-use super::Look;
 use crate::failure::Failure;
 
 /// Is the state of everything at a glance.

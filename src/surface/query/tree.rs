@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use thoughtstream_domain::id::ConsumerId;
 use thoughtstream_domain::time::Timestamp;
 
-use super::consumers::{self, Consumer, State};
 use super::Look;
+use super::consumers::{self, Consumer, State};
 use crate::failure::Failure;
 
 /// Is one actor and those below it.

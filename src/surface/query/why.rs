@@ -76,8 +76,12 @@ pub fn why(look: &Look<'_>, id: &str) -> Result<Why, Failure> {
     let name = id.split_once('@').map_or(id, |(name, _)| name);
     match ConsumerId::parse(name) {
         Ok(consumer) => of_consumer(look, &consumer, id),
-        Err(_) => Err(Failure::new(Exit::Usage, "id.kind", format!("`{id}` is no id this program gives out"))
-            .with_hint("ids start with evt_, run_, exe_ or doc_; a source is kind:name; a consumer is its id")),
+        Err(_) => {
+            Err(Failure::new(Exit::Usage, "id.kind", format!("`{id}` is no id this program gives out"))
+                .with_hint(
+                    "ids start with evt_, run_, exe_ or doc_; a source is kind:name; a consumer is its id",
+                ))
+        }
     }
 }
 
@@ -92,8 +96,7 @@ fn of_execution(execution: &Execution, id: &str) -> Why {
         }
         ExecutionState::Waiting { at, code } => {
             let fact = format!("attempt {attempts} of {consumer} ended with {code}; the next may start then");
-            let commands =
-                vec![format!("thought consumer retry {}", execution.id), skip_command(execution)];
+            let commands = vec![format!("thought consumer retry {}", execution.id), skip_command(execution)];
             Why { next: Some(*at), commands, ..plain(id, kind, "waiting", fact) }
         }
         ExecutionState::Held { code, quarantined } => {
@@ -102,8 +105,7 @@ fn of_execution(execution: &Execution, id: &str) -> Why {
                 "{consumer} stands still on {} after {attempts} attempts ({code}): a person retries or skips it",
                 execution.source
             );
-            let commands =
-                vec![format!("thought consumer retry {}", execution.id), skip_command(execution)];
+            let commands = vec![format!("thought consumer retry {}", execution.id), skip_command(execution)];
             Why { commands, ..plain(id, kind, word, fact) }
         }
         ExecutionState::Closed { how } => {
@@ -124,7 +126,9 @@ fn closed(how: Closure, consumer: &ConsumerKey, attempts: u32) -> (&'static str,
     match how {
         Closure::Completed => ("completed", format!("{consumer} completed it with attempt {attempts}")),
         Closure::Failed => ("failed", format!("{consumer} failed on it, and its declaration says to go on")),
-        Closure::Blocked => ("blocked", format!("{consumer} was denied it, and its declaration says to go on")),
+        Closure::Blocked => {
+            ("blocked", format!("{consumer} was denied it, and its declaration says to go on"))
+        }
         Closure::Abandoned => {
             ("abandoned", format!("{consumer} was interrupted on it, and its declaration says to go on"))
         }
@@ -195,7 +199,10 @@ fn of_document(reader: &Reader, id: &DocumentId) -> Result<Why, Failure> {
     for head in reader.sources()? {
         let Some(document) = reader.document(&head.source, id)? else { continue };
         let (state, fact) = if document.removed {
-            ("removed", format!("it was removed from {}; its {} versions stay", head.source, document.revision))
+            (
+                "removed",
+                format!("it was removed from {}; its {} versions stay", head.source, document.revision),
+            )
         } else {
             ("present", format!("{} has it at revision {}", head.source, document.revision))
         };
@@ -210,10 +217,7 @@ fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {
     let incident = inbox::inbox(look)?.into_iter().find(|waiting| waiting.id == source.as_str());
     let commands = vec![format!("thought event list --source {source}")];
     let answer = match incident {
-        Some(incident) => Why {
-            since: incident.since,
-            ..plain(source, "source", "incident", incident.why)
-        },
+        Some(incident) => Why { since: incident.since, ..plain(source, "source", "incident", incident.why) },
         None => {
             let fact = format!("it has {} events and nothing about it waits", head.sequence);
             let last = look.reader.event_at(head.position)?;

@@ -1,0 +1,153 @@
+//! How a reading command gets its answer: from the service, or by looking itself.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thoughtstream_store::{OpenError, Options, Store};
+
+use crate::ask::{Ask, Operated};
+use crate::client::{self, Reached};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out::Out;
+use crate::query::{self, Look, Sink};
+use crate::session::Session;
+use crate::socket::Door;
+
+/// Asks whoever knows, and hands the answer over value by value.
+///
+/// # Errors
+/// [`Failure`] if nobody can be asked, or as the answer says.
+pub(crate) fn ask(session: &Session, ask: Ask, sink: &mut dyn Sink) -> Result<Exit, Failure> {
+    match client::reach(session, Door::Ask)? {
+        Reached::Service(mut connection) => connection.ask(&Operated::Ask(ask), sink),
+        Reached::Alone(_lock) => {
+            let store = open(session)?;
+            let look = Look { reader: &store.reader, live: None, now: session.now() };
+            query::answer(&ask, &look, sink)
+        }
+    }
+}
+
+/// Opens the store of a session whose lock this process holds.
+///
+/// # Errors
+/// [`Failure`] with exit code 4 saying what is there instead.
+pub(crate) fn open(session: &Session) -> Result<Store, Failure> {
+    Store::open(&session.places.data, Options::default()).map_err(|error| open_failure(&error))
+}
+
+/// Says why a store cannot be opened.
+pub(crate) fn open_failure(error: &OpenError) -> Failure {
+    let code = match error {
+        OpenError::Absent { .. } | OpenError::Unfinished { .. } => "store.absent",
+        OpenError::NotAStore { .. } | OpenError::Empty { .. } => "store.other",
+        OpenError::NewerFormat { .. } => "store.newer",
+        OpenError::Damaged { .. } | OpenError::Journal(_) => "store.damaged",
+        OpenError::Held { .. } => "store.held",
+        OpenError::Disk(_) | OpenError::Io { .. } => "store.io",
+    };
+    let failure = Failure::of(Exit::CouldNotLook, code, error);
+    match error {
+        OpenError::Absent { .. } => failure
+            .with_hint("nothing was recorded here yet: `thought serve` or `thought event append` makes a log"),
+        OpenError::NewerFormat { .. } => failure.with_hint("use the newer version of this program"),
+        OpenError::Damaged { .. } | OpenError::Journal(_) => {
+            failure.with_hint("nothing was changed; restore a backup into a new directory: `thought restore`")
+        }
+        OpenError::Unfinished { .. }
+        | OpenError::NotAStore { .. }
+        | OpenError::Empty { .. }
+        | OpenError::Held { .. }
+        | OpenError::Disk(_)
+        | OpenError::Io { .. } => failure,
+    }
+}
+
+/// Shows values as they come: each as JSON, or through a function that renders it.
+pub(crate) struct Show<'a, T, F> {
+    out: &'a mut Out,
+    json: bool,
+    render: F,
+    shown: usize,
+    of: std::marker::PhantomData<T>,
+}
+
+impl<'a, T: DeserializeOwned, F: FnMut(T) -> String> Show<'a, T, F> {
+    /// Shows on `out`.
+    pub(crate) fn new(out: &'a mut Out, json: bool, render: F) -> Self {
+        Self { out, json, render, shown: 0, of: std::marker::PhantomData }
+    }
+
+    /// Returns how many values were shown.
+    pub(crate) const fn shown(&self) -> usize {
+        self.shown
+    }
+}
+
+impl<T: DeserializeOwned, F: FnMut(T) -> String> Sink for Show<'_, T, F> {
+    fn value(&mut self, value: Value) -> Result<(), Failure> {
+        self.shown += 1;
+        if self.json {
+            self.out.json(&value)?;
+        } else {
+            let text = (self.render)(read(value)?);
+            self.out.text(&text)?;
+        }
+        // A person, or a program that follows, sees each value when it comes.
+        Ok(self.out.flush()?)
+    }
+}
+
+/// Gathers values, to be shown together.
+#[derive(Debug, Default)]
+pub(crate) struct Gather(pub(crate) Vec<Value>);
+
+impl Sink for Gather {
+    fn value(&mut self, value: Value) -> Result<(), Failure> {
+        self.0.push(value);
+        Ok(())
+    }
+}
+
+/// Asks for a list and shows it: one JSON object a line, or one table.
+///
+/// # Errors
+/// [`Failure`] as the answer says.
+pub(crate) fn list<T: DeserializeOwned>(
+    session: &Session,
+    request: Ask,
+    out: &mut Out,
+    render: impl FnOnce(&[T]) -> String,
+) -> Result<Exit, Failure> {
+    if session.json {
+        return ask(session, request, &mut Show::new(out, true, |_: Value| String::new()));
+    }
+    let mut gather = Gather::default();
+    let exit = ask(session, request, &mut gather)?;
+    let rows: Vec<T> = gather.0.into_iter().map(read).collect::<Result<_, _>>()?;
+    out.text(&render(&rows))?;
+    Ok(exit)
+}
+
+/// Asks for one value and shows it.
+///
+/// # Errors
+/// [`Failure`] as the answer says.
+pub(crate) fn one<T: DeserializeOwned>(
+    session: &Session,
+    request: Ask,
+    out: &mut Out,
+    render: impl FnMut(T) -> String,
+) -> Result<Exit, Failure> {
+    ask(session, request, &mut Show::new(out, session.json, render))
+}
+
+/// Reads a value of an answer.
+///
+/// # Errors
+/// [`Failure`] if a service of another version says something this command does not know.
+pub(crate) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
+    serde_json::from_value(value).map_err(|error| {
+        Failure::new(Exit::Bug, "answer.form", "the answer has a form this command does not know").because(&error)
+    })
+}

@@ -1,0 +1,35 @@
+//! Everything at a glance.
+
+use std::fmt::Write as _;
+
+use thoughtstream_domain::time::Timestamp;
+
+use super::{age, consumers};
+use crate::query::status::Status;
+
+/// Renders the state of everything on one screen.
+#[must_use]
+pub fn status(status: &Status, now: Timestamp) -> String {
+    let mut text = String::new();
+    let service = &status.service;
+    let mut line = format!("service   {}", super::line(&service.state));
+    if let (Some(pid), Some(since)) = (service.pid, service.since) {
+        write!(line, ", process {pid}, up {}", age(since, now)).expect("writing to a String does not fail");
+    }
+    if let Some(why) = &service.unwritable {
+        write!(line, ", the log cannot be written: {}", super::line(why))
+            .expect("writing to a String does not fail");
+    }
+    let log = &status.log;
+    let last = log.last_at.map_or_else(String::new, |at| format!(", the last {} ago", age(at, now)));
+    let waiting = match status.waiting {
+        0 => "nothing waits for you".to_owned(),
+        1 => "1 thing waits for you: thought inbox".to_owned(),
+        many => format!("{many} things wait for you: thought inbox"),
+    };
+    writeln!(text, "{line}\nlog       {} events from {} sources{last}", log.events, log.sources)
+        .and_then(|()| writeln!(text, "runs      {} open", status.open))
+        .and_then(|()| writeln!(text, "inbox     {waiting}\n"))
+        .expect("writing to a String does not fail");
+    text + &consumers::list(&status.consumers, now)
+}
