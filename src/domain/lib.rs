@@ -12,6 +12,7 @@ pub mod hash;
 pub mod id;
 pub mod lane;
 pub mod lifecycle;
+pub mod operate;
 pub mod payload;
 pub mod privacy;
 pub mod registry;
