@@ -345,6 +345,13 @@ macro_rules! hash_id {
             }
         }
 
+        impl std::str::FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::parse(text)
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(&format!(concat!($prefix, "{}"), base32(&self.0)))

@@ -49,6 +49,23 @@ pub struct Global {
 pub enum Command {
     /// Write a configuration to start from, and create the data directory
     Init(command::init::InitArgs),
+    /// Show who is alive
+    Tree(command::looking::TreeArgs),
+    /// Show the service, the log and every consumer on one screen
+    Status(command::looking::StatusArgs),
+    /// Show everything that waits for a person
+    Inbox,
+    /// Say what blocks a thing and which command moves it, or what became of it
+    Why(command::looking::WhyArgs),
+    /// Append, list, show and follow events
+    #[command(subcommand)]
+    Event(command::event::EventCommand),
+    /// List and show attempts of consumers
+    #[command(subcommand)]
+    Run(command::run::RunCommand),
+    /// Look at consumers and move them
+    #[command(subcommand)]
+    Consumer(command::consumer::ConsumerCommand),
     /// Work with declarations of consumers
     #[command(subcommand)]
     Declaration(command::declaration::DeclarationCommand),
@@ -88,6 +105,13 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
     let session = || Places::resolve(data, config, &environment).map(|places| Session { places, json });
     match cli.command {
         Command::Init(args) => command::init::run(&args, &session()?, out),
+        Command::Tree(args) => command::looking::tree(&args, &session()?, out),
+        Command::Status(args) => command::looking::status(args, &session()?, out),
+        Command::Inbox => command::looking::inbox(&session()?, out),
+        Command::Why(args) => command::looking::why(args, &session()?, out),
+        Command::Event(args) => command::event::run(args, &session()?, out),
+        Command::Run(args) => command::run::run(args, &session()?, out),
+        Command::Consumer(args) => command::consumer::run(args, &session()?, out),
         Command::Declaration(args) => command::declaration::run(args, &session()?, out),
         Command::Completions(args) => command::manual::completions(&args, out),
         Command::Man(args) => command::manual::man(&args, out),

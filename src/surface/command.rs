@@ -1,5 +1,11 @@
 //! The commands, one file a noun: its arguments, what it asks, how its answer is shown.
 
+pub(crate) mod asking;
+pub mod consumer;
 pub mod declaration;
+pub mod event;
 pub mod init;
+pub mod looking;
 pub mod manual;
+pub(crate) mod operating;
+pub mod run;

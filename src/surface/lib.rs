@@ -3,15 +3,19 @@
 //! It speaks and decides nothing: rules are the domain's, what is kept the store's, who is alive the actors'.
 
 pub mod ask;
+pub mod chance;
 pub mod cli;
 pub mod client;
 pub mod command;
 pub mod exit;
 pub mod failure;
+pub mod operate;
 pub mod out;
 pub mod places;
 pub mod query;
 pub mod render;
+pub mod schemas;
 pub mod session;
 pub mod shipped;
 pub mod socket;
+pub mod submit;

@@ -6,6 +6,7 @@
 pub mod behind;
 pub mod consumers;
 pub mod events;
+pub mod explain;
 pub mod inbox;
 pub mod lineage;
 pub mod runs;

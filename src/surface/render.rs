@@ -2,6 +2,7 @@
 
 pub mod consumers;
 pub mod events;
+pub mod explain;
 pub mod inbox;
 pub mod runs;
 pub mod status;
@@ -22,7 +23,7 @@ impl Rows {
     /// Starts a table with these column heads.
     pub(crate) fn new(heads: &[&str]) -> Self {
         let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(heads.iter().copied());
         Self(table)
     }
@@ -89,7 +90,8 @@ mod tests {
     #[test]
     fn an_age_has_one_unit() {
         let at = Timestamp::from_millis;
-        let ages = [0, 99_999, 100_000, 5_999_999, 6_000_000, 172_800_000].map(|millis| age(at(0), at(millis)));
+        let ages =
+            [0, 99_999, 100_000, 5_999_999, 6_000_000, 172_800_000].map(|millis| age(at(0), at(millis)));
         assert_eq!(ages, ["0 s", "99 s", "1 min", "99 min", "1 h", "2 d"]);
         assert_eq!(age(at(5_000), at(0)), "in 5 s");
         assert_eq!(age(at(i64::MIN), at(i64::MAX)), "106751991167 d");

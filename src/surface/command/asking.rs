@@ -48,8 +48,9 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
     };
     let failure = Failure::of(Exit::CouldNotLook, code, error);
     match error {
-        OpenError::Absent { .. } => failure
-            .with_hint("nothing was recorded here yet: `thought serve` or `thought event append` makes a log"),
+        OpenError::Absent { .. } => failure.with_hint(
+            "nothing was recorded here yet: `thought serve` or `thought event append` makes a log",
+        ),
         OpenError::NewerFormat { .. } => failure.with_hint("use the newer version of this program"),
         OpenError::Damaged { .. } | OpenError::Journal(_) => {
             failure.with_hint("nothing was changed; restore a backup into a new directory: `thought restore`")
@@ -148,6 +149,7 @@ pub(crate) fn one<T: DeserializeOwned>(
 /// [`Failure`] if a service of another version says something this command does not know.
 pub(crate) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
     serde_json::from_value(value).map_err(|error| {
-        Failure::new(Exit::Bug, "answer.form", "the answer has a form this command does not know").because(&error)
+        Failure::new(Exit::Bug, "answer.form", "the answer has a form this command does not know")
+            .because(&error)
     })
 }

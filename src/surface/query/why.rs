@@ -190,7 +190,11 @@ fn part_of(look: &Look<'_>, event: &Event, consumer: &Consumer) -> Result<Option
 }
 
 /// Finds the execution of a consumer that holds an event.
-fn execution_of(reader: &Reader, key: &ConsumerKey, event: &Event) -> Result<Option<Execution>, Failure> {
+pub(crate) fn execution_of(
+    reader: &Reader,
+    key: &ConsumerKey,
+    event: &Event,
+) -> Result<Option<Execution>, Failure> {
     let page = reader.executions_before(key, Some(event.position + 1), BATCH_MAX)?;
     Ok(page.into_iter().find(|execution| execution.triggers.iter().any(|trigger| trigger.id == event.id)))
 }

@@ -33,7 +33,8 @@ fn facts(node: &Node, now: Timestamp) -> String {
         facts.push("not answering".to_owned());
     }
     if node.restarts > 0 {
-        let code = node.last_exit.as_ref().map_or_else(String::new, |exit| format!(", {}", line(&exit.code())));
+        let code =
+            node.last_exit.as_ref().map_or_else(String::new, |exit| format!(", {}", line(&exit.code())));
         facts.push(format!("restarts {}{code}", node.restarts));
     }
     if let Some(at) = node.next_start_at {

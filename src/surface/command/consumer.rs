@@ -1,0 +1,152 @@
+//! `thought consumer`: look at consumers, and move them.
+
+use clap::{Args, Subcommand};
+use thoughtstream_domain::id::{ConsumerId, EventId, ExecutionId, RunId};
+
+use super::{asking, operating};
+use crate::ask::{Ask, Operate, Target};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out::Out;
+use crate::query::consumers::Consumer;
+use crate::render;
+use crate::session::Session;
+
+/// Is what can be done with consumers.
+#[derive(Debug, Subcommand)]
+pub enum ConsumerCommand {
+    /// List consumers with their states
+    List(ListArgs),
+    /// Stop a consumer from starting new work; what is open runs to its end
+    Pause(PauseArgs),
+    /// Let a paused or quarantined consumer go on
+    Resume(IdArgs),
+    /// Stop a consumer's actor and start it anew
+    Restart(IdArgs),
+    /// Try a held or waiting execution again at once
+    Retry(TargetArgs),
+    /// Pass a held or waiting execution, and record why
+    Skip(SkipArgs),
+    /// Say clause by clause why an event does or does not match a consumer
+    Explain(ExplainArgs),
+}
+
+/// Says which consumers are listed.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only consumers in this state; may be repeated; `stuck` stands for all that wait
+    #[arg(long = "state", value_name = "STATE")]
+    pub states: Vec<String>,
+}
+
+/// Names a consumer to pause.
+#[derive(Debug, Args)]
+pub struct PauseArgs {
+    /// The consumer
+    pub consumer: ConsumerId,
+    /// Why, for whoever finds it paused
+    #[arg(long, value_parser = reason)]
+    pub reason: Option<String>,
+}
+
+/// Names a consumer.
+#[derive(Debug, Args)]
+pub struct IdArgs {
+    /// The consumer
+    pub consumer: ConsumerId,
+}
+
+/// Names an execution.
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    /// The execution (`exe_…`), one of its runs (`run_…`), or the consumer
+    pub id: String,
+    /// One of the triggers, if a consumer was named
+    pub event: Option<EventId>,
+}
+
+/// Names an execution to pass.
+#[derive(Debug, Args)]
+pub struct SkipArgs {
+    /// Which execution
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Why it may be passed
+    #[arg(long, value_parser = reason)]
+    pub reason: String,
+}
+
+/// Names a consumer and an event.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The consumer
+    pub consumer: ConsumerId,
+    /// The event
+    pub event: EventId,
+}
+
+/// The longest reason, as the events that record it hold it.
+const REASON_CHARACTERS_MAX: usize = 1024;
+
+fn reason(text: &str) -> Result<String, String> {
+    let characters = text.chars().count();
+    match characters {
+        0 => Err("a reason says something".to_owned()),
+        1..=REASON_CHARACTERS_MAX => Ok(text.to_owned()),
+        _ => Err(format!("{characters} characters are more than the {REASON_CHARACTERS_MAX} recorded")),
+    }
+}
+
+/// Runs a consumer command.
+///
+/// # Errors
+/// [`Failure`] as each says.
+pub fn run(command: ConsumerCommand, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
+    let now = session.now();
+    let operate = |operate: Operate, out: &mut Out| operating::operate(session, operate, out);
+    match command {
+        ConsumerCommand::List(ListArgs { states }) => {
+            asking::list(session, Ask::Consumers { states }, out, |consumers: &[Consumer]| {
+                render::consumers::list(consumers, now)
+            })
+        }
+        ConsumerCommand::Explain(ExplainArgs { consumer, event }) => {
+            asking::one(session, Ask::Explain { consumer, event }, out, |explained| {
+                render::explain::explain(&explained)
+            })
+        }
+        ConsumerCommand::Pause(PauseArgs { consumer, reason }) => {
+            operate(Operate::Pause { consumer, reason }, out)
+        }
+        ConsumerCommand::Resume(IdArgs { consumer }) => operate(Operate::Resume { consumer }, out),
+        ConsumerCommand::Restart(IdArgs { consumer }) => operate(Operate::Restart { consumer }, out),
+        ConsumerCommand::Retry(target_args) => operate(Operate::Retry { target: target(target_args)? }, out),
+        ConsumerCommand::Skip(SkipArgs { target: args, reason }) => {
+            operate(Operate::Skip { target: target(args)?, reason }, out)
+        }
+    }
+}
+
+fn target(args: TargetArgs) -> Result<Target, Failure> {
+    let TargetArgs { id, event } = args;
+    if RunId::parse(&id).is_ok() || ExecutionId::parse(&id).is_ok() {
+        return match event {
+            None => Ok(Target::Id { id }),
+            Some(_) => {
+                Err(Failure::new(Exit::Usage, "consumer.target", "a run already says which events it has"))
+            }
+        };
+    }
+    match (ConsumerId::parse(&id), event) {
+        (Ok(consumer), Some(event)) => Ok(Target::Event { consumer, event }),
+        (Ok(consumer), None) => {
+            let what = format!("which execution of {consumer}?");
+            Err(Failure::new(Exit::Usage, "consumer.target", what)
+                .with_hint(format!("name an event as well; `thought why {consumer}` shows what waits")))
+        }
+        (Err(error), _) => {
+            let what = format!("`{id}` is no run, execution or consumer");
+            Err(Failure::new(Exit::Usage, "consumer.target", what).because(&error))
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What a person decides: the commits behind pause, resume, retry and skip, and what is said about them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey};
+use thoughtstream_domain::lifecycle::{Execution, ExecutionState};
+use thoughtstream_domain::operate as decide;
+use thoughtstream_domain::payload::system::Operator;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::{Reader, Store};
+
+use crate::ask::{Operate, Target};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::query::runs::find_execution;
+use crate::query::unknown;
+use crate::render::line;
+use crate::submit::commit_alone;
+
+/// Is what came of an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Done {
+    /// The operation in a word: `paused`, `resumed`, `restarted`, `retried`, `skipped`, …
+    pub done: String,
+    /// What it was done to.
+    pub id: String,
+    /// Whether it had been so before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub already: bool,
+    /// The event that records it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<EventId>,
+}
+
+/// Renders what came of an operation.
+#[must_use]
+pub fn render(value: &Value) -> String {
+    match serde_json::from_value::<Done>(value.clone()) {
+        Ok(done) => {
+            let already = if done.already { "already " } else { "" };
+            format!("{already}{} {}\n", line(&done.done), line(&done.id))
+        }
+        Err(_) => line(&value.to_string()) + "\n",
+    }
+}
+
+/// Is who operates, when, and what makes the act recognisable.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// Who.
+    pub operator: Operator,
+    /// When.
+    pub now: Timestamp,
+    /// The key of the event that records it.
+    pub key: IdempotencyKey,
+}
+
+/// Names the process that runs this command as the operator.
+#[must_use]
+pub fn ourselves() -> Operator {
+    let pid = i32::try_from(std::process::id()).unwrap_or(0);
+    crate::socket::Peer { uid: nix::unistd::geteuid().as_raw(), pid }.operator()
+}
+
+/// Is a decision ready to be handed in.
+#[derive(Debug)]
+pub enum Decision {
+    /// This commit makes it so.
+    Commit(Box<Commit>, Done),
+    /// It is so already.
+    Already(Done),
+}
+
+/// Works out the commit of a decision about a consumer or an execution, from what the log says.
+///
+/// # Errors
+/// [`Failure`] if there is no such thing, it does not stand so that this can be done, or only a running service
+/// can do it.
+pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Result<Decision, Failure> {
+    let Operation { operator, now, key } = operation.clone();
+    match operate {
+        Operate::Pause { consumer, reason } => {
+            let control = known(reader, consumer)?;
+            let commit = decide::pause(consumer, control.as_ref(), reason.clone(), operator, now, key);
+            Ok(made("paused", consumer, commit))
+        }
+        Operate::Resume { consumer } => {
+            let control = known(reader, consumer)?;
+            Ok(made("resumed", consumer, decide::resume(consumer, control.as_ref(), operator, key)))
+        }
+        Operate::Retry { target } => {
+            let mut execution = find(reader, target)?;
+            waits(&execution)?;
+            let commit = execution.retry_now(now, operator, key);
+            Ok(made("retried", &execution.id, Some(commit)))
+        }
+        Operate::Skip { target, reason } => {
+            let mut execution = find(reader, target)?;
+            if let ExecutionState::Closed { how: thoughtstream_domain::lifecycle::Closure::Skipped } =
+                execution.state
+            {
+                return Ok(made("skipped", &execution.id, None));
+            }
+            waits(&execution)?;
+            let commit = execution.skip(now, reason, operator, key);
+            Ok(made("skipped", &execution.id, Some(commit)))
+        }
+        Operate::Restart { .. }
+        | Operate::Reload
+        | Operate::Backup { .. }
+        | Operate::Stop
+        | Operate::Kill { .. } => {
+            Err(Failure::new(Exit::Refused, "service.none", "no service runs on this log")
+                .with_hint("start it with `thought serve`"))
+        }
+    }
+}
+
+fn made(word: &str, id: &impl std::fmt::Display, commit: Option<Commit>) -> Decision {
+    let event = commit.as_ref().and_then(|commit| commit.appends.first()).map(|candidate| candidate.id());
+    let done = Done { done: word.to_owned(), id: id.to_string(), already: commit.is_none(), event };
+    match commit {
+        Some(commit) => Decision::Commit(Box::new(commit), done),
+        None => Decision::Already(done),
+    }
+}
+
+/// Reads the control row of a consumer that the log knows.
+fn known(reader: &Reader, id: &ConsumerId) -> Result<Option<thoughtstream_domain::commit::Control>, Failure> {
+    let control = reader.control(id)?;
+    let registered = || -> Result<bool, Failure> {
+        Ok(reader.registered_all()?.iter().any(|registered| registered.consumer.id == *id))
+    };
+    if control.is_none() && !reader.consumers().iter().any(|key| key.id == *id) && !registered()? {
+        return Err(unknown("consumer", id));
+    }
+    Ok(control)
+}
+
+fn find(reader: &Reader, target: &Target) -> Result<Execution, Failure> {
+    match target {
+        Target::Id { id } => find_execution(reader, id),
+        Target::Event { consumer, event } => {
+            let event = crate::query::events::find(reader, event)?;
+            let mut found = None;
+            for key in reader.consumers().into_iter().filter(|key| key.id == *consumer) {
+                found = crate::query::why::execution_of(reader, &key, &event)?.or(found);
+            }
+            found.ok_or_else(|| {
+                let what = format!("{consumer} has not begun {}: there is nothing to move", event.id);
+                Failure::new(Exit::Refused, "consumer.not-begun", what)
+                    .with_hint(format!("`thought why {}` says where it stands", event.id))
+            })
+        }
+    }
+}
+
+/// Refuses what cannot be moved: an open attempt, or an execution that is closed.
+fn waits(execution: &Execution) -> Result<(), Failure> {
+    let id = execution.id;
+    match execution.state {
+        ExecutionState::Waiting { .. } | ExecutionState::Held { .. } => Ok(()),
+        ExecutionState::Running => {
+            let what = format!("an attempt of {id} is open");
+            Err(Failure::new(Exit::Refused, "execution.running", what)
+                .with_hint("wait for its end, or run `thought consumer restart` first"))
+        }
+        ExecutionState::Closed { .. } => Err(Failure::new(
+            Exit::Refused,
+            "execution.closed",
+            format!("{id} is closed: nothing is to be done"),
+        )
+        .with_hint(format!("`thought why {id}` says how"))),
+    }
+}
+
+/// Makes a decision while no service runs; the lock of the data directory is held.
+///
+/// # Errors
+/// [`Failure`] if it is refused or the log cannot be written.
+pub fn alone(store: &mut Store, operate: &Operate, operation: &mut Operation) -> Result<Done, Failure> {
+    match decide(&store.reader, operate, operation)? {
+        Decision::Already(done) => Ok(done),
+        Decision::Commit(commit, done) => settle(commit_alone(store, *commit, operation.now)?, done),
+    }
+}
+
+/// Reads the log's answer to a decision.
+///
+/// # Errors
+/// [`Failure`] if something changed between looking and deciding.
+pub fn settle(verdict: Verdict, done: Done) -> Result<Done, Failure> {
+    match verdict {
+        Verdict::Committed(_) | Verdict::AlreadyCommitted(_) => Ok(done),
+        Verdict::Conflict(conflict) => Err(Failure::of(Exit::Refused, "decision.conflict", &conflict)),
+        Verdict::Refused(refusal) => Err(Failure::of(Exit::Refused, "decision.overtaken", &refusal)
+            .with_hint("something changed in between: look again and decide again")),
+    }
+}

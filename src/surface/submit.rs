@@ -1,0 +1,173 @@
+//! How an event that a person appends by hand gets into the log.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::content::Content;
+use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
+use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeRef};
+use thoughtstream_domain::registry::{DoorError, Draft, DraftPayload, Registry, Writer};
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::{CreateError, Options, Presence, Store, TypesError, WriteError};
+
+use crate::ask::Submit;
+use crate::chance;
+use crate::command::asking::open;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::schemas;
+use crate::session::Session;
+
+/// Says where an appended event stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Appended {
+    /// The event.
+    pub id: EventId,
+    /// Its source.
+    pub source: SourceId,
+    /// Its place there.
+    pub sequence: u64,
+    /// Its place in the log.
+    pub position: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// What makes it recognisable.
+    pub key: IdempotencyKey,
+    /// Whether it had been there before.
+    pub already: bool,
+}
+
+/// Renders where an event stands.
+#[must_use]
+pub fn render(appended: &Appended) -> String {
+    let word = if appended.already { "already there" } else { "appended" };
+    format!("{word} {} {}#{}\n", appended.id, appended.source, appended.sequence)
+}
+
+/// Lets a submitted event in, or refuses it.
+///
+/// # Errors
+/// [`Failure`] naming the rule that is broken.
+pub fn admit(registry: &Registry, submit: Submit, uid: u32) -> Result<Candidate, Failure> {
+    let kind = registry.resolve(&submit.kind).map_err(|error| door_failure(&error))?.kind().clone();
+    let actor = Actor::ours(ActorKind::Person, &format!("uid:{uid}"));
+    let envelope = Envelope::new(submit.source, submit.key, submit.privacy, actor);
+    let payload = Content::new(DraftPayload(submit.payload));
+    registry.admit(Writer::Hand, Draft { kind, envelope, payload }).map_err(|error| door_failure(&error))
+}
+
+fn door_failure(error: &DoorError) -> Failure {
+    let code = match error {
+        DoorError::UnknownType { .. } => "event.type",
+        DoorError::WrongWriter { .. } => "event.writer",
+        DoorError::WrongSource { .. } => "event.source",
+        DoorError::Schema { .. } => "event.schema",
+        DoorError::NotExact(_) => "event.number",
+        DoorError::TooLarge { .. } => "event.too-large",
+        DoorError::TooManyParents { .. } => "event.parents",
+    };
+    let failure = Failure::of(Exit::Refused, code, error);
+    match error {
+        DoorError::WrongSource { .. } => failure.with_hint("name it like --source notes:inbox"),
+        DoorError::UnknownType { .. } => {
+            failure.with_hint("a type of your own is a JSON Schema file in schemas/ of your configuration")
+        }
+        DoorError::WrongWriter { .. }
+        | DoorError::Schema { .. }
+        | DoorError::NotExact(_)
+        | DoorError::TooLarge { .. }
+        | DoorError::TooManyParents { .. } => failure,
+    }
+}
+
+/// Says what the log answered about one appended event.
+///
+/// # Errors
+/// [`Failure`] if it was not taken.
+pub fn answer(verdict: Verdict, source: SourceId, key: IdempotencyKey) -> Result<Appended, Failure> {
+    let already = matches!(verdict, Verdict::AlreadyCommitted(_));
+    match verdict {
+        Verdict::Committed(placed) | Verdict::AlreadyCommitted(placed) => {
+            let placed = placed.first().ok_or_else(|| {
+                Failure::new(Exit::Bug, "event.placed", "the log does not say where the event stands")
+            })?;
+            let (id, sequence, position) = (placed.id, placed.sequence, placed.position);
+            Ok(Appended { id, source, sequence, position, recorded_at: placed.recorded_at, key, already })
+        }
+        Verdict::Conflict(conflict) => Err(Failure::of(Exit::Refused, "event.conflict", &conflict)
+            .with_hint("the key is taken by another event: use a new one, or send the same content")),
+        Verdict::Refused(refusal) => Err(Failure::of(Exit::Refused, "event.refused", &refusal)),
+    }
+}
+
+/// Appends while no service runs; the lock of the data directory is held. Makes the log if there is none.
+///
+/// # Errors
+/// [`Failure`] if the event is refused, or the log cannot be written.
+pub fn alone(session: &Session, submit: Submit) -> Result<Appended, Failure> {
+    let registry = schemas::registry(&session.places)?;
+    let (source, key) = (submit.source.clone(), submit.key.clone());
+    let candidate = admit(&registry, submit, nix::unistd::geteuid().as_raw())?;
+    ensure(session)?;
+    let mut store = open(session)?;
+    set_types(&mut store, registry.hashes())?;
+    let commit = Commit { appends: vec![candidate], ..Commit::default() };
+    let verdict = commit_alone(&mut store, commit, session.now())?;
+    answer(verdict, source, key)
+}
+
+/// Makes the log of a data directory that has none.
+///
+/// # Errors
+/// [`Failure`] if it cannot be made.
+pub fn ensure(session: &Session) -> Result<(), Failure> {
+    let data = &session.places.data;
+    let presence = Store::look(data).map_err(|error| Failure::of(Exit::CouldNotLook, "store.io", &error))?;
+    if presence == Presence::Present {
+        return Ok(());
+    }
+    match Store::create(data, chance::bytes()?, Options::default()) {
+        Ok(()) | Err(CreateError::Exists { .. }) => Ok(()),
+        Err(error) => Err(Failure::of(Exit::CouldNotLook, "store.create", &error)),
+    }
+}
+
+/// Tells the log which types may be written.
+///
+/// # Errors
+/// [`Failure`] naming every type that changed under an unchanged version.
+pub fn set_types(store: &mut Store, hashes: BTreeMap<TypeRef, Sha256Hash>) -> Result<(), Failure> {
+    store.writer.set_types(hashes).map_err(|error| types_failure(&error))
+}
+
+/// Says why the log did not take the set of types.
+pub(crate) fn types_failure(error: &TypesError) -> Failure {
+    Failure::of(Exit::Usage, "schema.changed", error)
+        .with_hint("a type keeps its meaning for ever: write the new one under the next version")
+}
+
+/// Hands one commit to a store that nobody else writes.
+///
+/// # Errors
+/// [`Failure`] if it is not known to be written.
+pub fn commit_alone(store: &mut Store, commit: Commit, now: Timestamp) -> Result<Verdict, Failure> {
+    let mut verdicts = store.writer.apply(&[commit], now).map_err(|error| write_failure(&error))?;
+    // What was answered is durable in the journal already; a checkpoint only saves the next start some work.
+    store.writer.checkpoint().ok();
+    verdicts.pop().ok_or_else(|| Failure::new(Exit::Bug, "log.silent", "the log gave no answer"))
+}
+
+/// Says why the log was not written.
+pub(crate) fn write_failure(error: &WriteError) -> Failure {
+    let exit = match error {
+        WriteError::Unknown(_) => Exit::Unknown,
+        WriteError::NoSpace { .. }
+        | WriteError::Damaged { .. }
+        | WriteError::Failed(_)
+        | WriteError::MustReopen => Exit::CouldNotLook,
+    };
+    Failure::of(exit, "log.write", error)
+}
