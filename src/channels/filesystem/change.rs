@@ -1,15 +1,20 @@
-//! A change to one document, and the commit that records it.
+//! Changes to documents, and the commits that record them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thoughtstream_domain::commit::{Commit, Document, FileStat, Precondition, Row};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
+use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::IdempotencyKey;
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRemoved, FileRenamed};
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::time::Timestamp;
+
+use super::read::{LoadError, load};
+use super::root::Root;
 
 /// Names who observes files, in every event of this channel.
 pub const PRODUCER: &str = "filesystem";
@@ -50,27 +55,6 @@ impl DocumentChange {
         }
     }
 
-    /// Makes the commit that records the change: its event, the document's row, and the content it brings.
-    ///
-    /// It is refused unless the document still stands where this change found it, and its event is named by
-    /// document and revision: so the same change twice is one event.
-    ///
-    /// `content` is what [`super::load`] read, needed exactly if [`Self::brings_content`].
-    #[must_use]
-    pub fn commit(&self, privacy: Privacy, content: Option<Content<Arc<[u8]>>>) -> Commit {
-        let Document { source, id, sha256, .. } = &self.after;
-        let blob = content.map(|bytes| Row::Blob { sha256: *sha256, bytes });
-        Commit {
-            preconditions: vec![Precondition::DocumentIs {
-                source: source.clone(),
-                document: id.clone(),
-                revision: self.before.as_ref().map(|before| before.revision),
-            }],
-            appends: vec![self.candidate(privacy)],
-            rows: blob.into_iter().chain([Row::Document(self.after.clone())]).collect(),
-        }
-    }
-
     fn candidate(&self, privacy: Privacy) -> Candidate {
         let Document { source, id, revision, path, sha256, bytes, content_type, stat, .. } =
             self.after.clone();
@@ -108,6 +92,72 @@ impl DocumentChange {
     }
 }
 
+/// The content of changed documents, by its hash.
+pub type Contents = BTreeMap<Sha256Hash, Content<Arc<[u8]>>>;
+
+/// Changes that are one commit.
+///
+/// Nearly always one change. Documents that exchanged their paths in a ring come together, so that no path
+/// ever has two documents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeGroup(Vec<DocumentChange>);
+
+impl ChangeGroup {
+    pub(crate) fn new(changes: Vec<DocumentChange>) -> Self {
+        Self(changes)
+    }
+
+    /// Returns the changes, in order.
+    #[must_use]
+    pub fn changes(&self) -> &[DocumentChange] {
+        &self.0
+    }
+
+    /// Makes the commit that records the changes: their events, the documents' rows, the content they bring.
+    ///
+    /// It is refused unless each document still stands where its change found it, and each event is named by
+    /// document and revision: so the same change twice is one event.
+    ///
+    /// `content` gives what [`super::load`] read for each change that [brings
+    /// content](DocumentChange::brings_content).
+    #[must_use]
+    pub fn commit(&self, privacy: Privacy, content: &Contents) -> Commit {
+        let mut commit = Commit::default();
+        for change in &self.0 {
+            let Document { source, id, sha256, .. } = &change.after;
+            commit.preconditions.push(Precondition::DocumentIs {
+                source: source.clone(),
+                document: id.clone(),
+                revision: change.before.as_ref().map(|before| before.revision),
+            });
+            commit.appends.push(change.candidate(privacy));
+            if let Some(bytes) = content.get(sha256).filter(|_| change.brings_content()) {
+                commit.rows.push(Row::Blob { sha256: *sha256, bytes: bytes.clone() });
+            }
+            commit.rows.push(Row::Document(change.after.clone()));
+        }
+        commit
+    }
+
+    /// Reads the content that the changes bring, for [`Self::commit`].
+    ///
+    /// Blocks on the disk: call it where blocking is allowed.
+    ///
+    /// # Errors
+    ///
+    /// As [`super::load`]; then this group and all after it are left for the next scan.
+    pub fn load(&self, root: &Root) -> Result<Contents, LoadError> {
+        let mut content = Contents::new();
+        for change in self.0.iter().filter(|change| change.brings_content()) {
+            let Document { path, sha256, bytes, .. } = &change.after;
+            if !content.contains_key(sha256) {
+                content.insert(*sha256, load(root, path, sha256, *bytes)?);
+            }
+        }
+        Ok(content)
+    }
+}
+
 /// Returns when the content was last changed, as the filesystem says.
 fn modified_at(stat: &FileStat) -> Timestamp {
     Timestamp::from_millis(stat.modified_ns.div_euclid(1_000_000))
@@ -115,7 +165,6 @@ fn modified_at(stat: &FileStat) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use thoughtstream_domain::hash::Sha256Hash;
     use thoughtstream_domain::id::{DocumentId, SourceId};
 
     use super::*;
@@ -143,6 +192,11 @@ mod tests {
         }
     }
 
+    fn commit(change: &DocumentChange) -> Commit {
+        let content = [(Sha256Hash::of(b"one"), Content::new(b"one".as_slice().into()))].into();
+        ChangeGroup::new(vec![change.clone()]).commit(Privacy::Private, &content)
+    }
+
     fn kind(commit: &Commit) -> String {
         commit.appends[0].kind().to_string()
     }
@@ -152,14 +206,14 @@ mod tests {
         let change =
             DocumentChange { kind: ChangeKind::Added, before: None, after: document(1, "a.md", "one") };
         assert!(change.brings_content());
-        let commit = change.commit(Privacy::Private, Some(Content::new(b"one".as_slice().into())));
+        let commit = self::commit(&change);
         assert_eq!(kind(&commit), "stream.thought.source.file.added@1");
         let envelope = commit.appends[0].envelope();
         assert_eq!(envelope.key.as_str(), format!("{}@1", change.after.id));
         assert_eq!(envelope.occurred_at, Some(Timestamp::from_millis(1_700_000_000_123)));
         assert!(matches!(&commit.rows[..], [Row::Blob { .. }, Row::Document(row)] if *row == change.after));
         assert!(matches!(commit.preconditions[..], [Precondition::DocumentIs { revision: None, .. }]));
-        assert_eq!(commit, change.commit(Privacy::Private, Some(Content::new(b"one".as_slice().into()))));
+        assert_eq!(commit, self::commit(&change));
     }
 
     #[test]
@@ -171,7 +225,7 @@ mod tests {
             after: document(4, "b.md", "one"),
         };
         assert!(!renamed.brings_content());
-        let commit = renamed.commit(Privacy::Private, None);
+        let commit = self::commit(&renamed);
         assert_eq!(kind(&commit), "stream.thought.source.file.renamed@1");
         let payload = String::from_utf8(commit.appends[0].payload().reveal().to_vec()).unwrap();
         assert!(payload.contains(r#""previousPath":"a.md""#), "{payload}");
@@ -180,7 +234,7 @@ mod tests {
 
         let after = Document { removed: true, revision: 4, ..before.clone() };
         let removed = DocumentChange { kind: ChangeKind::Removed, before: Some(before), after };
-        let commit = removed.commit(Privacy::Private, None);
+        let commit = self::commit(&removed);
         assert_eq!(kind(&commit), "stream.thought.source.file.removed@1");
         assert!(matches!(&commit.rows[..], [Row::Document(row)] if row.removed));
     }

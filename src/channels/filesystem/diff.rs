@@ -14,9 +14,9 @@
 //! duplicate: it gets, or keeps, an identity of its own. A file that names the id of a removed document, or
 //! lies at its old path with its old bytes, is that document again.
 //!
-//! Changes come in an order in which no path has two documents in between, as far as there is one: removals,
-//! renames with the place made free first, then the others by path. Each prefix of them leaves a state from
-//! which the rest is found again.
+//! Changes come in an order in which no path ever has two documents: removals, renames with the place made
+//! free first, then the others by path. A ring of renames has no such order and is one commit. Each prefix
+//! leaves a state from which the rest is found again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,7 +24,7 @@ use thoughtstream_domain::commit::{Document, FileStat};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{DocumentId, SourceId};
 
-use super::change::{ChangeKind, DocumentChange};
+use super::change::{ChangeGroup, ChangeKind, DocumentChange};
 use super::name::content_type;
 use super::read::{same_state, was_still};
 use super::scan::{FileSeen, Scan};
@@ -280,7 +280,7 @@ impl Matching<'_> {
 
     /// Returns the changes, in order, counting the documents in `removals` as removed.
     #[must_use]
-    pub fn changes(&self, removals: &BTreeSet<DocumentId>) -> Vec<DocumentChange> {
+    pub fn changes(&self, removals: &BTreeSet<DocumentId>) -> Vec<ChangeGroup> {
         let mut taken: BTreeSet<DocumentId> = self.documents.keys().cloned().collect();
         let mut changes: Vec<DocumentChange> =
             removals.iter().filter_map(|id| self.documents.get(id)).map(removal).collect();
@@ -303,9 +303,9 @@ impl Matching<'_> {
                 None => {}
             }
         }
-        changes.extend(in_free_order(renames));
-        changes.extend(others);
-        changes
+        let alone = |change| ChangeGroup::new(vec![change]);
+        let removals = changes.into_iter().map(alone);
+        removals.chain(in_free_order(renames)).chain(others.into_iter().map(alone)).collect()
     }
 
     /// Returns the documents whose file looks different though its content is the same, or has come to rest
@@ -409,30 +409,31 @@ fn change(before: &Document, file: &FileSeen, name: Option<&str>) -> Option<Docu
     Some(DocumentChange { kind, before: Some(before.clone()), after })
 }
 
-/// Orders renames so that a document leaves a path before another one arrives there.
-///
-/// A circle has no such order; it is opened at its first path.
-fn in_free_order(renames: Vec<DocumentChange>) -> Vec<DocumentChange> {
-    let mut leaving: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (index, rename) in renames.iter().enumerate() {
-        let from = rename.before.as_ref().map_or("", |before| before.path.as_str());
-        leaving.entry(from).or_default().push(index);
-    }
-    let mut order = Vec::with_capacity(renames.len());
-    let mut placed = vec![false; renames.len()];
-    for first in 0..renames.len() {
-        let mut chain = Vec::new();
-        let mut next = (!placed[first]).then_some(first);
-        while let Some(index) = next {
-            placed[index] = true;
-            chain.push(index);
-            let blocking = leaving.get(renames[index].after.path.as_str());
-            next = blocking.and_then(|blocking| blocking.iter().copied().find(|&index| !placed[index]));
-        }
-        order.extend(chain.into_iter().rev());
-    }
+/// Orders renames so that a document leaves a path before another one arrives there; rings stay together.
+fn in_free_order(renames: Vec<DocumentChange>) -> Vec<ChangeGroup> {
+    let from = |rename: &DocumentChange| rename.before.as_ref().map(|before| before.path.clone());
+    let leaving: BTreeMap<String, usize> =
+        renames.iter().enumerate().filter_map(|(index, rename)| Some((from(rename)?, index))).collect();
+    let blocker: Vec<Option<usize>> =
+        renames.iter().map(|rename| leaving.get(&rename.after.path).copied()).collect();
     let mut renames: Vec<Option<DocumentChange>> = renames.into_iter().map(Some).collect();
-    order.into_iter().filter_map(|index| renames[index].take()).collect()
+    let mut groups = Vec::with_capacity(renames.len());
+    for first in 0..renames.len() {
+        let (mut chain, mut next) = (Vec::new(), Some(first));
+        while let Some(rename) = next.and_then(|index| renames[index].take()) {
+            chain.push(rename);
+            next = next.and_then(|index| blocker[index]);
+        }
+        // It ended at a free path, at a place already made free, or where it began.
+        let ring = next == Some(first) && !chain.is_empty();
+        chain.reverse();
+        if ring {
+            groups.push(ChangeGroup::new(chain));
+        } else {
+            groups.extend(chain.into_iter().map(|rename| ChangeGroup::new(vec![rename])));
+        }
+    }
+    groups
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use thoughtstream_domain::commit::{Document, FileStat};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{DocumentId, SourceId};
 
-use super::change::DocumentChange;
+use super::change::ChangeGroup;
 use super::diff::{Documents, Matching, matching};
 use super::named::frontmatter_id;
 use super::root::{Root, RootIdentity, RootIncident};
@@ -101,7 +101,7 @@ pub enum LookAgain {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The changes, to be committed in this order, each acknowledged before the next.
-    pub changes: Vec<DocumentChange>,
+    pub changes: Vec<ChangeGroup>,
     /// Documents whose file looks different though its content is the same; rows, not events.
     pub stats: Vec<(DocumentId, FileStat)>,
     /// What began and what ended.
@@ -266,9 +266,11 @@ impl FilesystemProducer {
         Step { changes: Vec::new(), stats: Vec::new(), incidents, look_again: LookAgain::NotNeeded }
     }
 
-    /// Takes over a change that the log has acknowledged.
-    pub fn committed(&mut self, change: &DocumentChange) {
-        self.known.put(change.after.clone());
+    /// Takes over changes that the log has acknowledged.
+    pub fn committed(&mut self, group: &ChangeGroup) {
+        for change in group.changes() {
+            self.known.put(change.after.clone());
+        }
     }
 
     /// Takes over what a document's file looks like.
@@ -300,7 +302,7 @@ impl FilesystemProducer {
         let another_root = self.root.is_some_and(|root| root != scan.root);
         let (mut certain, mut asked, mut moving) = (BTreeSet::new(), BTreeSet::new(), 0);
         for (id, missing) in &matching.missing {
-            if missing.displaced && !another_root {
+            if missing.displaced {
                 certain.insert(id.clone());
             } else if missing.restless && !self.missed.contains(id) {
                 moving += 1;

@@ -42,10 +42,18 @@ fn withholding(mut scan: Scan, path: &str) -> Scan {
 }
 
 /// All changes, with whatever is missing counted as removed.
-fn diff(documents: &Documents, scan: &Scan) -> Vec<DocumentChange> {
+fn groups(documents: &Documents, scan: &Scan) -> Vec<ChangeGroup> {
     let source = source();
     let matching = matching(&source, documents, scan);
     matching.changes(&matching.missing.keys().cloned().collect())
+}
+
+fn flat(groups: &[ChangeGroup]) -> Vec<DocumentChange> {
+    groups.iter().flat_map(ChangeGroup::changes).cloned().collect()
+}
+
+fn diff(documents: &Documents, scan: &Scan) -> Vec<DocumentChange> {
+    flat(&groups(documents, scan))
 }
 
 fn apply(documents: &mut Documents, changes: &[DocumentChange]) {
@@ -141,6 +149,15 @@ fn swaps_chains_and_rings_of_renames_are_renames() {
 }
 
 #[test]
+fn only_a_ring_of_renames_is_one_commit() {
+    let before = [("a", "1", 1), ("b", "2", 2), ("c", "3", 3), ("d", "4", 4)];
+    let after = scan(&[("b", "1", 1), ("a", "2", 2), ("d", "3", 3), ("e", "4", 4)]);
+    let sizes: Vec<usize> =
+        groups(&known(&before), &after).iter().map(|group| group.changes().len()).collect();
+    assert_eq!(sizes, [2, 1, 1]);
+}
+
+#[test]
 fn a_rename_over_another_document_removes_that_first() {
     check(&[("a", "1", 1), ("b", "2", 2)], &[("b", "1", 1)], &["b Removed b", "a Renamed b"]);
     check(
@@ -184,7 +201,7 @@ fn of_two_files_with_one_name_the_known_path_keeps_it() {
         matching.duplicates,
         [Duplicate { name: "n".to_owned(), owner: Some("b".to_owned()), other: "a".to_owned() }].into()
     );
-    let changes = matching.changes(&BTreeSet::new());
+    let changes = flat(&matching.changes(&BTreeSet::new()));
     assert_eq!(told(&documents, &changes), ["new Added a", "b Changed b"]);
     assert_eq!(changes[0].after.named, None);
     assert_ne!(changes[0].after.id, DocumentId::named(&source, "n"));
@@ -221,7 +238,7 @@ fn what_was_not_looked_at_is_neither_missing_nor_moved() {
         matching.duplicates,
         [Duplicate { name: "n".to_owned(), owner: None, other: "y".to_owned() }].into()
     );
-    assert_eq!(told(&documents, &matching.changes(&BTreeSet::new())), ["new Added x", "new Added y"]);
+    assert_eq!(told(&documents, &flat(&matching.changes(&BTreeSet::new()))), ["new Added x", "new Added y"]);
 }
 
 #[test]
@@ -359,10 +376,13 @@ proptest! {
             see(&mut documents, &scan(files));
         }
         let scan = scan(&after);
-        let changes = diff(&documents, &scan);
+        let groups = groups(&documents, &scan);
         let mut whole = documents.clone();
-        apply(&mut whole, &changes);
-        apply(&mut documents, &changes[..cut.min(changes.len())]);
+        for group in &groups {
+            apply(&mut whole, group.changes());
+            live(&whole);
+        }
+        apply(&mut documents, &flat(&groups[..cut.min(groups.len())]));
         see(&mut documents, &scan);
         prop_assert_eq!(live(&documents), live(&whole));
     }

@@ -5,7 +5,6 @@ use thoughtstream_domain::privacy::Privacy;
 
 use super::*;
 use crate::filesystem::change::ChangeKind;
-use crate::filesystem::load;
 use crate::filesystem::rules::{Bounds, Selection};
 use crate::testing::as_nobody;
 
@@ -69,16 +68,14 @@ impl World {
             Err(error) => self.producer.step_without_scan(&error),
         };
         self.now_ns += MINUTE;
-        for change in &step.changes {
-            let after = &change.after;
-            let content = change
-                .brings_content()
-                .then(|| load(&self.root, &after.path, &after.sha256, after.bytes).unwrap());
-            let commit = change.commit(Privacy::Private, content);
-            assert_eq!(commit.appends.len(), 1);
-            self.producer.committed(change);
-            self.log.retain(|document| document.id != after.id);
-            self.log.push(after.clone());
+        for group in &step.changes {
+            let commit = group.commit(Privacy::Private, &group.load(&self.root).unwrap());
+            assert_eq!(commit.appends.len(), group.changes().len());
+            self.producer.committed(group);
+            for change in group.changes() {
+                self.log.retain(|document| document.id != change.after.id);
+                self.log.push(change.after.clone());
+            }
         }
         for (id, stat) in &step.stats {
             self.producer.stat_kept(id, *stat);
@@ -101,7 +98,7 @@ fn source() -> SourceId {
 }
 
 fn kinds(step: &Step) -> Vec<ChangeKind> {
-    step.changes.iter().map(|change| change.kind).collect()
+    step.changes.iter().flat_map(ChangeGroup::changes).map(|change| change.kind).collect()
 }
 
 fn codes(step: &Step) -> Vec<(&str, bool)> {
@@ -309,11 +306,11 @@ fn duplicates_hostile_names_and_bounds_are_told() {
 fn a_named_document_is_followed_through_rename_and_change() {
     let mut world = World::new();
     world.write("a.md", "---\nid: one\n---\nfirst\n");
-    let id = world.look().changes[0].after.id.clone();
+    let id = world.look().changes[0].changes()[0].after.id.clone();
     fs::remove_file(world.notes.join("a.md")).unwrap();
     world.write("sub/b.md", "---\nid: one\n---\nsecond\n");
     let step = world.look();
-    assert_eq!((kinds(&step), &step.changes[0].after.id), (vec![ChangeKind::Renamed], &id));
+    assert_eq!((kinds(&step), &step.changes[0].changes()[0].after.id), (vec![ChangeKind::Renamed], &id));
 }
 
 #[test]
