@@ -6,14 +6,9 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use thoughtstream_domain::time::Timestamp;
 
 use crate::supervisor::Jitter;
-
-/// A moment in milliseconds since the epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct Timestamp(pub i64);
 
 /// Tells the time of day.
 pub trait Clock: Send + Sync {
@@ -28,7 +23,7 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 }
 
@@ -50,7 +45,7 @@ impl PinnedClock {
 
 impl Clock for PinnedClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
 }
 

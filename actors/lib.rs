@@ -5,5 +5,6 @@
 pub mod address;
 pub mod clock;
 pub mod hub;
+pub mod killpoint;
 pub mod panics;
 pub mod supervisor;

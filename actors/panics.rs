@@ -22,3 +22,50 @@ fn report(info: &PanicHookInfo<'_>) {
     let (file, line) = info.location().map_or(("unknown", 0), |place| (place.file(), place.line()));
     tracing::error!(file, line, "panicked");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::Command;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    #[ignore = "it replaces the process's hook; the next test runs it in a process of its own"]
+    fn says_where_and_not_what() {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).init();
+        install_panic_hook();
+        let ended = std::thread::spawn(|| panic!("what the person wrote")).join();
+        assert!(ended.is_err());
+        assert_eq!(panics_seen(), 1);
+        let log = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+        assert!(log.contains("actors/panics.rs") && !log.contains("person"), "{log}");
+    }
+
+    #[test]
+    fn a_panic_leaves_no_words_on_any_stream() {
+        let arguments = ["--ignored", "--exact", "panics::tests::says_where_and_not_what", "--nocapture"];
+        let output = Command::new(std::env::current_exe().unwrap()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        for stream in [output.stdout, output.stderr] {
+            assert!(!String::from_utf8_lossy(&stream).contains("what the person wrote"));
+        }
+    }
+}

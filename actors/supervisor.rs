@@ -5,6 +5,47 @@
 //! hook before the successor starts; looking at the tree asks no actor. A supervisor is a child like any other.
 //!
 //! The kernel knows nothing of the log: what supervision has to record leaves through a [`NoticeSink`].
+//!
+//! An actor's file ends in a function that declares it, and the tree names that function in one line:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use ractor::{Actor, ActorProcessingErr, ActorRef};
+//! use thoughtstream_actors::{address::Address, supervisor::*};
+//!
+//! struct Desk; // desk.rs
+//! impl Actor for Desk {
+//!     type Msg = u8;
+//!     type State = Arc<StatusCell>;
+//!     type Arguments = Arc<StatusCell>;
+//!     async fn pre_start(
+//!         &self, _: ActorRef<u8>, status: Arc<StatusCell>,
+//!     ) -> Result<Arc<StatusCell>, ActorProcessingErr> {
+//!         Ok(status)
+//!     }
+//! }
+//! fn desk(address: Address<u8>) -> ChildSpec {
+//!     let name = ChildName::fixed("desk");
+//!     ChildSpec::actor_at(name, "desk", address, |context| (Desk, context.status.clone()))
+//!         .policy(RestartPolicy::escalate())
+//!         .on_exit(|_report| async { Recovery::Done })
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let desk_address = Address::new();
+//! let consumers = SupervisorSpec::pool(ChildName::fixed("consumers"));
+//! let pool = consumers.handle(); // start_child, stop_child, restart_child, resume, remove
+//! let tree = SupervisorSpec::new(ChildName::fixed("doc-tree"), Strategy::RestForOne)
+//!     .child(desk(desk_address.clone())) // the one line
+//!     .nested(consumers);
+//! let root = launch(tree, Env::new(1, Arc::new(NoNotices))).await.unwrap();
+//! root.handle().wait_started().await;
+//! assert_eq!(root.handle().tree().await.find("desk").unwrap().state, ChildState::Running);
+//! root.stop(); // a second time: by force
+//! assert_eq!(root.wait().await.exit_code(), 0);
+//! # assert!(pool.start_child(desk(Address::new())).await.is_err());
+//! # });
+//! ```
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

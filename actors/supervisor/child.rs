@@ -11,7 +11,7 @@ use super::exit::classify_spawn;
 use super::roster::Roster;
 use super::{Env, Exit, ReasonCode, RestartPolicy, StatusCell, StopReason};
 use crate::address::Address;
-use crate::clock::Timestamp;
+use thoughtstream_domain::time::Timestamp;
 
 /// A future that a spec's closures return.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;

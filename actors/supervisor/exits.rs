@@ -13,7 +13,6 @@ use super::tree::LastExit;
 use super::{
     Decision, Exit, ExitReport, History, NoticeKind, ReasonCode, Recovery, RestartType, StopReason, Strategy,
 };
-use crate::clock::Timestamp;
 
 impl SupervisorState {
     pub(super) fn actor_ended(&mut self, actor: ActorId, exit: Exit) {
@@ -207,7 +206,7 @@ impl SupervisorState {
         let turn = slot.with(|record| {
             record.turn += 1;
             let millis = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-            record.next_start_at = Some(Timestamp(now.0.saturating_add(millis)));
+            record.next_start_at = Some(now.plus_millis(millis));
             record.turn
         });
         self.later(delay, SupervisorMessage::Due { order: slot.order, turn });
@@ -262,6 +261,9 @@ impl SupervisorState {
 
     /// Stops the siblings that cannot go on without `slot`; they wait for it and start after it.
     fn stop_group_of(&mut self, slot: &Slot) {
+        if self.roster.strategy == Strategy::OneForOne {
+            return;
+        }
         let affected = |other: &Slot| match self.roster.strategy {
             Strategy::OneForOne => false,
             Strategy::RestForOne => other.order > slot.order,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 use super::{Exit, ReasonCode, StopReason};
-use crate::clock::Timestamp;
+use thoughtstream_domain::time::Timestamp;
 
 /// What happened to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::{
     ChildName, ChildSpec, Decision, Exit, History, ReasonCode, Started, StatusCell, StopOrder, StopReason,
     Strategy, lock,
 };
-use crate::clock::Timestamp;
+use thoughtstream_domain::time::Timestamp;
 
 /// Where a child is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +227,7 @@ impl Record {
             status: Arc::default(),
             history: History::default(),
             restarts: 0,
-            since: Timestamp(0),
+            since: Timestamp::default(),
             last_exit: None,
             next_start_at: None,
             fate: Decision::Stopped,

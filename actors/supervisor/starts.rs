@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ractor::ActorId;
+use thoughtstream_domain::time::Timestamp;
 use tokio::time::Instant;
 
 use super::child::StartContext;
@@ -36,7 +37,7 @@ impl SupervisorState {
     pub(super) fn adopt(&mut self, slot: &Arc<Slot>) {
         let now = self.env.clock.now();
         let left_open = slot.with(|record| {
-            if record.since.0 == 0 {
+            if record.since == Timestamp::default() {
                 record.since = now;
             }
             let held = record.phase == Phase::Quarantined

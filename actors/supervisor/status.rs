@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::ReasonCode;
 use super::lock;
-use crate::clock::Timestamp;
+use thoughtstream_domain::time::Timestamp;
 
 /// An id in a detail is cut here; ours are shorter, so only a mistake is ever cut.
 const ID_BYTES_MAX: usize = 160;

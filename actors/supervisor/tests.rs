@@ -1,7 +1,7 @@
 //! The kernel under every way an actor can end. One puppet actor does what the tests tell it to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -11,6 +11,7 @@ use super::*;
 use crate::address::Address;
 use crate::clock::{JitterSource, PinnedClock};
 
+mod chaos;
 mod commands;
 mod exits;
 mod inspect;
@@ -42,15 +43,23 @@ enum Order {
     Do(Deed),
     Settle,
     Finish,
-    /// Blocks the thread, deaf to everything, until the flag is set.
+    /// Blocks the thread, deaf to everything, until the gate is opened.
     Block(Arc<Gate>),
 }
 
 /// Holds a thread until it is opened.
 #[derive(Default)]
 struct Gate {
-    open: AtomicBool,
+    open: Mutex<bool>,
+    opened: Condvar,
     entered: Notify,
+}
+
+impl Gate {
+    fn open(&self) {
+        *lock(&self.open) = true;
+        self.opened.notify_all();
+    }
 }
 
 struct Puppet;
@@ -113,9 +122,8 @@ impl Actor for Puppet {
             Order::Finish => me.stop(Some(StopReason::Finished.stop_text())),
             Order::Block(gate) => {
                 gate.entered.notify_one();
-                while !gate.open.load(Ordering::SeqCst) {
-                    std::thread::yield_now();
-                }
+                let open = gate.opened.wait_while(lock(&gate.open), |open| !*open);
+                drop(open.unwrap());
             }
         }
         Ok(())

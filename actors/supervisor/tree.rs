@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::roster::{Phase, Roster, Slot};
 use super::status::Detail;
 use super::{Exit, ReasonCode};
-use crate::clock::Timestamp;
+use thoughtstream_domain::time::Timestamp;
 
 /// An actor that has not answered a probe by then is shown as not answering. Handlers take milliseconds.
 const PROBE_WITHIN: Duration = Duration::from_millis(500);
@@ -107,7 +107,7 @@ pub(crate) const SUPERVISOR_KIND: &str = "supervisor";
 
 /// Reads the whole tree below `roster`.
 pub(crate) fn read(roster: &Roster) -> TreeNode {
-    let (state, since) = roster.own(|own| own.state).unwrap_or((ChildState::Stopped, Timestamp(0)));
+    let (state, since) = roster.own(|own| own.state).unwrap_or((ChildState::Stopped, Timestamp::default()));
     TreeNode {
         name: roster.name.to_string(),
         kind: SUPERVISOR_KIND,

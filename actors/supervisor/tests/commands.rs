@@ -112,5 +112,23 @@ async fn notices_beyond_the_queue_are_counted_and_stop_nobody() {
     running(root.handle(), "p", 4).await;
     assert_eq!(queue.dropped(), 2);
     let first = notices.recv().await.unwrap();
-    assert_eq!((&*first.path, first.incarnation, first.at.0), ("c-full/p", 2, NOW));
+    assert_eq!((&*first.path, first.incarnation, first.at.as_millis()), ("c-full/p", 2, NOW));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timer_of_an_earlier_backoff_ends_no_later_one() {
+    let stage = Stage::new();
+    let (spec, hand) = stage.puppet("p");
+    let slow = policy().with_backoff(Duration::from_secs(3000), Duration::from_secs(3000));
+    let root = stage.launch(one_for_one("c-timer").child(spec.policy(slow))).await;
+    hand.tell(Order::Do(Deed::Panic));
+    in_state(root.handle(), "p", ChildState::BackingOff).await;
+    tokio::time::sleep(Duration::from_secs(2000)).await;
+    root.handle().restart_child("p", RestartCause::Requested).await.unwrap();
+    running(root.handle(), "p", 2).await;
+    hand.tell(Order::Do(Deed::Panic));
+    in_state(root.handle(), "p", ChildState::BackingOff).await;
+    tokio::time::sleep(Duration::from_secs(1100)).await;
+    assert_eq!(root.handle().snapshot().find("p").unwrap().state, ChildState::BackingOff);
+    running(root.handle(), "p", 3).await;
 }

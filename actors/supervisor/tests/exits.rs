@@ -186,9 +186,9 @@ async fn a_hook_that_hangs_delays_nobody_else_and_counts_as_an_exit() {
     let node = running(root.handle(), "stuck", 2).await;
     assert_eq!(runs.load(Ordering::SeqCst), 4);
     assert_eq!(node.last_exit.unwrap().what, Exit::Failed(ReasonCode::RECOVERY_FAILED));
-    let incidents = stage.notices.kinds().into_iter().filter_map(|kind| match kind {
-        NoticeKind::Incident { code } => Some(code),
-        _ => None,
+    let incidents = stage.notices.kinds().into_iter().filter_map(|kind| {
+        let NoticeKind::Incident { code } = kind else { return None };
+        Some(code)
     });
     assert_eq!(
         incidents.collect::<Vec<_>>(),
@@ -211,7 +211,7 @@ async fn a_clean_up_that_must_wait_is_not_held_against_the_child() {
     hand.tell(Order::Do(Deed::Fail));
     let waiting = root.handle().wait_until("p", |node| node.note == Some(ODD)).await;
     assert_eq!(waiting.state, ChildState::Recovering);
-    assert!(waiting.next_start_at.unwrap().0 > NOW);
+    assert!(waiting.next_start_at.unwrap().as_millis() > NOW);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(root.handle().snapshot().find("p").unwrap().state, ChildState::Recovering);
     may.store(true, Ordering::SeqCst);

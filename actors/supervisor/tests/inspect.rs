@@ -71,7 +71,7 @@ async fn a_busy_child_still_says_what_it_is_doing() {
     assert_eq!(
         serde_json::to_value(&node).unwrap(),
         serde_json::json!({
-            "name": "p", "kind": "puppet", "state": "running", "since": NOW, "restarts": 0,
+            "name": "p", "kind": "puppet", "state": "running", "since": "2023-11-14T22:13:20.000Z", "restarts": 0,
             "incarnation": 1, "answering": true, "settled": 1, "note": "waiting-for-budget",
             "detail": {"behind": 12, "run": "run_7f"}, "children": [],
         })

@@ -139,3 +139,24 @@ async fn a_quarantine_from_before_the_start_holds() {
     root.handle().resume("p").await.unwrap();
     running(root.handle(), "p", 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_new_supervisor_waits_for_an_orphan_that_is_still_at_work() {
+    let stage = Stage::new();
+    let (busy, busy_hand) = stage.puppet("busy");
+    let (well, _) = stage.puppet("well");
+    let group = one_for_one("group").child(busy).child(well);
+    let inner = group.handle();
+    let quick = RestartPolicy::escalate().with_backoff(Duration::ZERO, Duration::ZERO);
+    let root = stage.launch(one_for_one("q-orphan").nested(group.policy(quick))).await;
+    let gate = Arc::new(Gate::default());
+    busy_hand.tell(Order::Block(gate.clone()));
+    gate.entered.notified().await;
+    root.handle().kill("group").unwrap();
+    running(&inner, "well", 2).await;
+    let node = inner.snapshot().find("busy").unwrap().clone();
+    assert_eq!((node.state, node.incarnation), (ChildState::Recovering, 1));
+    gate.open();
+    running(&inner, "busy", 2).await;
+    assert!(!stage.journal.take().contains(&"down busy#1".to_owned()), "an orphan is killed, not stopped");
+}

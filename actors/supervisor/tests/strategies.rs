@@ -88,3 +88,16 @@ async fn those_that_depend_on_a_quarantined_child_wait_for_it() {
     root.handle().resume("b").await.unwrap();
     all_running(&root, [1, 2, 2]).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_one_that_fell_starts_only_when_those_behind_it_are_gone() {
+    let stage = Stage::new();
+    let [(a, a_hand), (b, b_hand), (c, _)] = ["a", "b", "c"].map(|name| stage.puppet(name));
+    let spec = group("r-behind", Strategy::RestForOne).child(a).child(stage.with_hook(b)).child(c);
+    let root = stage.launch(spec).await;
+    stage.journal.take();
+    b_hand.tell(Order::Do(Deed::Hang));
+    a_hand.tell(Order::Do(Deed::Panic));
+    all_running(&root, [2, 2, 2]).await;
+    assert_eq!(stage.journal.take(), ["down c#1", "closed b#1 killed", "up a#2", "up b#2", "up c#2"]);
+}

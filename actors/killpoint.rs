@@ -1,0 +1,435 @@
+//! Named points at which a rehearsal can make an actor, or the whole process, fail.
+//!
+//! They are always compiled in, so what is rehearsed is what runs; a point at which nothing is armed costs one
+//! relaxed load. Only a handle made by [`KillPoints::for_rehearsal`] can be armed, and that is made only for a
+//! store with the mark of a rehearsal.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use ractor::ActorCell;
+use tokio::sync::watch;
+
+use crate::supervisor::{Fault, ReasonCode};
+
+#[cfg(test)]
+mod tests;
+
+/// The fault of an actor that failed at a point on demand.
+pub const KILL_POINT: ReasonCode = ReasonCode::new("kill-point");
+
+/// So many traps can be set at a time; a rehearsal sets a handful.
+pub const TRAPS_MAX: usize = 256;
+
+macro_rules! points {
+    ($($(#[$doc:meta])* $point:ident = $name:literal,)+) => {
+        /// A place in an attempt, a commit, a clean-up or an observation.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum KillPoint { $($(#[$doc])* $point,)+ }
+
+        impl KillPoint {
+            /// Every point.
+            pub const ALL: &[Self] = &[$(Self::$point),+];
+
+            /// Returns its name.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$point => $name),+ }
+            }
+        }
+    };
+}
+
+points! {
+    /// An attempt is about to be recorded as received.
+    ReceivedBefore = "attempt.received.before",
+    /// The record was handed in; its answer is not known yet.
+    ReceivedInside = "attempt.received.inside",
+    /// It is durable.
+    ReceivedAfter = "attempt.received.after",
+    /// The attempt is about to be recorded as started.
+    StartedBefore = "attempt.started.before",
+    /// The record was handed in; its answer is not known yet.
+    StartedInside = "attempt.started.inside",
+    /// It is durable.
+    StartedAfter = "attempt.started.after",
+    /// The runner is about to run.
+    RunnerBefore = "attempt.runner.before",
+    /// The runner has done a part of its work.
+    RunnerInside = "attempt.runner.inside",
+    /// The runner has returned; nothing of it is recorded.
+    RunnerAfter = "attempt.runner.after",
+    /// The settlement is about to be handed in.
+    SettleBefore = "attempt.settle.before",
+    /// It was handed in; its answer is not known yet.
+    SettleInside = "attempt.settle.inside",
+    /// It is durable.
+    SettleAfter = "attempt.settle.after",
+    /// The writer has a group and has written nothing of it.
+    CommitBefore = "commit.before",
+    /// The group is written and not durable.
+    CommitInside = "commit.inside",
+    /// The group is durable; nobody has been told.
+    CommitAfterSync = "commit.after-sync",
+    /// Those who handed it in have been answered.
+    CommitAfter = "commit.after",
+    /// Progress past events that do not match is about to be recorded.
+    ProgressBefore = "progress.before",
+    /// It was handed in; its answer is not known yet.
+    ProgressInside = "progress.inside",
+    /// It is durable.
+    ProgressAfter = "progress.after",
+    /// What an ended actor left open is about to be looked up.
+    RecoveryBefore = "recovery.before",
+    /// The closing record was handed in; its answer is not known yet.
+    RecoveryInside = "recovery.inside",
+    /// Nothing is open any more.
+    RecoveryAfter = "recovery.after",
+    /// A producer has seen something and handed nothing in.
+    ObserveBefore = "observe.before",
+    /// Its candidates were handed in; the answer is not known yet.
+    ObserveInside = "observe.inside",
+    /// They are durable.
+    ObserveAfter = "observe.after",
+}
+
+impl KillPoint {
+    /// Reads a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|point| point.as_str() == name)
+    }
+}
+
+impl fmt::Display for KillPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What happens at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KillAction {
+    /// It panics.
+    Panic,
+    /// It returns an error.
+    Fail,
+    /// The actor is killed: it stops here, and no clean-up of its own runs. Blocking work goes on to its end,
+    /// as it does under a real kill.
+    KillActor,
+    /// The process ends at once, as under `kill -9`.
+    AbortProcess,
+    /// It waits until it is released.
+    Hold,
+}
+
+impl KillAction {
+    /// Every action.
+    pub const ALL: [Self; 5] = [Self::Panic, Self::Fail, Self::KillActor, Self::AbortProcess, Self::Hold];
+
+    /// Returns its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Panic => "panic",
+            Self::Fail => "fail",
+            Self::KillActor => "kill-actor",
+            Self::AbortProcess => "abort-process",
+            Self::Hold => "hold",
+        }
+    }
+
+    /// Reads a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == name)
+    }
+}
+
+/// What is armed, where, and from which passage on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trap {
+    /// Where.
+    pub point: KillPoint,
+    /// What happens.
+    pub action: KillAction,
+    /// At which passage, counted from 1 and from the moment of arming. It happens once.
+    pub passage: u32,
+    /// Only this actor's passages count, by its path; anybody's when `None`.
+    pub actor: Option<String>,
+}
+
+impl Trap {
+    /// Makes a trap for the first passage of anybody.
+    pub fn new(point: KillPoint, action: KillAction) -> Self {
+        Self { point, action, passage: 1, actor: None }
+    }
+
+    /// Waits for the `passage`-th one, counted from 1.
+    #[must_use]
+    pub fn at(self, passage: u32) -> Self {
+        Self { passage: passage.max(1), ..self }
+    }
+
+    /// Counts only the passages of the actor with this path.
+    #[must_use]
+    pub fn of(self, actor: impl Into<String>) -> Self {
+        Self { actor: Some(actor.into()), ..self }
+    }
+}
+
+/// Names an armed trap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TrapId(u64);
+
+/// Why a trap was not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ArmError {
+    /// This store holds real work.
+    #[error("kill points can be armed only in a store that was made for rehearsal")]
+    NotARehearsal,
+    /// There are too many.
+    #[error("at most {TRAPS_MAX} kill points can be armed at a time")]
+    TooMany,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spring {
+    Set { passed: u32 },
+    Sprung,
+    Released,
+}
+
+struct Armed {
+    id: TrapId,
+    trap: Trap,
+    spring: Spring,
+}
+
+#[derive(Default)]
+struct Traps {
+    next: u64,
+    armed: Vec<Armed>,
+}
+
+/// The traps of one process.
+pub struct KillPoints {
+    rehearsal: bool,
+    /// How many are still set: all that an unarmed passage looks at.
+    set: AtomicUsize,
+    traps: Mutex<Traps>,
+    released: Condvar,
+    changes: watch::Sender<u64>,
+}
+
+impl KillPoints {
+    /// Makes the handle of a service that does real work: nothing can ever be armed.
+    pub fn disabled() -> Arc<Self> {
+        Self::new(false)
+    }
+
+    /// Makes a handle that can be armed. The caller has seen the store's mark of a rehearsal.
+    pub fn for_rehearsal() -> Arc<Self> {
+        Self::new(true)
+    }
+
+    fn new(rehearsal: bool) -> Arc<Self> {
+        Arc::new(Self {
+            rehearsal,
+            set: AtomicUsize::new(0),
+            traps: Mutex::default(),
+            released: Condvar::new(),
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    /// Sets a trap.
+    ///
+    /// # Errors
+    /// When the store is no rehearsal, or too many are set.
+    pub fn arm(&self, trap: Trap) -> Result<TrapId, ArmError> {
+        if !self.rehearsal {
+            return Err(ArmError::NotARehearsal);
+        }
+        let mut traps = self.traps();
+        if traps.armed.len() >= TRAPS_MAX {
+            return Err(ArmError::TooMany);
+        }
+        let id = TrapId(traps.next);
+        traps.next += 1;
+        traps.armed.push(Armed { id, trap, spring: Spring::Set { passed: 0 } });
+        self.changed(traps);
+        Ok(id)
+    }
+
+    /// Lets whoever is held by this trap go on, and takes it away.
+    pub fn disarm(&self, id: TrapId) {
+        let mut traps = self.traps();
+        traps.armed.retain(|armed| armed.id != id);
+        self.changed(traps);
+    }
+
+    /// Does the same with every trap.
+    pub fn disarm_all(&self) {
+        let mut traps = self.traps();
+        traps.armed.clear();
+        self.changed(traps);
+    }
+
+    /// Lets whoever is held by this trap go on.
+    pub fn release(&self, id: TrapId) {
+        let mut traps = self.traps();
+        for armed in traps.armed.iter_mut().filter(|armed| armed.id == id) {
+            armed.spring = Spring::Released;
+        }
+        self.changed(traps);
+    }
+
+    /// Waits until somebody has run into this trap; at once when it is not there any more.
+    pub async fn sprung(&self, id: TrapId) {
+        self.wait_while(id, |spring| matches!(spring, Spring::Set { .. })).await;
+    }
+
+    /// Makes the view of one actor, which `name` it has and what is to be killed.
+    pub fn site(self: &Arc<Self>, name: Arc<str>, actor: Option<ActorCell>) -> KillSite {
+        KillSite { points: Arc::clone(self), name, actor }
+    }
+
+    fn traps(&self) -> MutexGuard<'_, Traps> {
+        self.traps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self, traps: MutexGuard<'_, Traps>) {
+        let set = traps.armed.iter().filter(|armed| matches!(armed.spring, Spring::Set { .. })).count();
+        self.set.store(set, Ordering::Relaxed);
+        drop(traps);
+        self.released.notify_all();
+        self.changes.send_modify(|version| *version = version.wrapping_add(1));
+    }
+
+    /// Counts a passage, and springs the first trap that waited for it.
+    fn step(&self, point: KillPoint, name: &str) -> Option<(TrapId, KillAction)> {
+        let mut traps = self.traps();
+        let mut sprung = None;
+        for armed in &mut traps.armed {
+            let here =
+                armed.trap.point == point && armed.trap.actor.as_deref().is_none_or(|actor| actor == name);
+            let Spring::Set { passed } = armed.spring else { continue };
+            if !here {
+                continue;
+            }
+            if passed + 1 < armed.trap.passage || sprung.is_some() {
+                armed.spring = Spring::Set { passed: passed + 1 };
+            } else {
+                armed.spring = Spring::Sprung;
+                sprung = Some((armed.id, armed.trap.action));
+            }
+        }
+        if sprung.is_some() {
+            self.changed(traps);
+        }
+        sprung
+    }
+
+    fn spring_of(traps: &Traps, id: TrapId) -> Spring {
+        let armed = traps.armed.iter().find(|armed| armed.id == id);
+        armed.map_or(Spring::Released, |armed| armed.spring)
+    }
+
+    async fn wait_while(&self, id: TrapId, still: impl Fn(Spring) -> bool) {
+        let mut changes = self.changes.subscribe();
+        while still(Self::spring_of(&self.traps(), id)) {
+            changes.changed().await.expect("this handle holds the sending half");
+        }
+    }
+}
+
+impl fmt::Debug for KillPoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KillPoints")
+            .field("rehearsal", &self.rehearsal)
+            .field("set", &self.set.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
+/// The kill points as one actor passes them.
+#[derive(Clone)]
+pub struct KillSite {
+    points: Arc<KillPoints>,
+    name: Arc<str>,
+    actor: Option<ActorCell>,
+}
+
+impl KillSite {
+    /// Passes `point` in a handler, or in a task that its actor aborts when it ends.
+    ///
+    /// # Errors
+    /// A fault, when a trap says so.
+    ///
+    /// # Panics
+    /// When a trap says so.
+    #[inline]
+    pub async fn pass(&self, point: KillPoint) -> Result<(), Fault> {
+        if self.points.set.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let Some((id, action)) = self.points.step(point, &self.name) else { return Ok(()) };
+        match (action, &self.actor) {
+            (KillAction::Hold, _) => {
+                self.points.wait_while(id, |spring| spring != Spring::Released).await;
+                Ok(())
+            }
+            (KillAction::KillActor, Some(actor)) => {
+                actor.kill();
+                // The kill drops this future at its next await, which is this one.
+                std::future::pending().await
+            }
+            (action, _) => end(action, point),
+        }
+    }
+
+    /// Passes `point` on a thread of its own.
+    ///
+    /// # Errors
+    /// A fault, when a trap says so.
+    ///
+    /// # Panics
+    /// When a trap says so.
+    #[inline]
+    pub fn pass_blocking(&self, point: KillPoint) -> Result<(), Fault> {
+        if self.points.set.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let Some((id, action)) = self.points.step(point, &self.name) else { return Ok(()) };
+        match (action, &self.actor) {
+            (KillAction::Hold, _) => {
+                let held = |traps: &mut Traps| KillPoints::spring_of(traps, id) != Spring::Released;
+                drop(self.points.released.wait_while(self.points.traps(), held));
+                Ok(())
+            }
+            (KillAction::KillActor, Some(actor)) => {
+                actor.kill();
+                Ok(())
+            }
+            (action, _) => end(action, point),
+        }
+    }
+}
+
+impl fmt::Debug for KillSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KillSite").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cold]
+fn end(action: KillAction, point: KillPoint) -> Result<(), Fault> {
+    match action {
+        KillAction::Panic => panic!("kill point {point}"),
+        KillAction::AbortProcess => {
+            nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).ok();
+            // Nothing runs after SIGKILL; should it be refused, an abort is the nearest thing.
+            std::process::abort()
+        }
+        // Without an actor to kill, the error ends whoever passed.
+        KillAction::Fail | KillAction::KillActor | KillAction::Hold => Err(Fault(KILL_POINT)),
+    }
+}
