@@ -287,3 +287,19 @@ fn content_that_rotted_is_found() {
     change_row(&store, Table::Blobs, &key, |row| row[7] ^= 0x40);
     expect(&store, FindingKind::Blob, "blobs");
 }
+
+#[test]
+fn a_damaged_row_stops_what_needs_it_and_nothing_else() {
+    let (_, mut store) = fresh();
+    let placed = committed(&mut store, &append(vec![note("a", "1")]))[0];
+    for number in 2..10 {
+        committed(&mut store, &append(vec![note(&number.to_string(), "x")]));
+    }
+    store.writer.reopen().unwrap();
+    change_row(&store, Table::Events, &position_key(1), |row| row.truncate(20));
+    let good = append(vec![note("good", "2")]);
+    let group = [good.clone(), append(vec![child("c", vec![Parent { id: placed.id, position: Some(1) }])])];
+    let error = store.writer.apply(&group, at(1)).unwrap_err();
+    assert!(matches!(&error, crate::WriteError::Damaged { place } if place == "events 1"), "{error:?}");
+    assert_eq!(committed(&mut store, &good)[0].position, 10, "the dropped group left no trace in memory");
+}
