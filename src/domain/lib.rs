@@ -7,6 +7,7 @@
 pub mod canonical;
 pub mod commit;
 pub mod content;
+pub mod declaration;
 pub mod event;
 pub mod hash;
 pub mod id;
@@ -17,6 +18,7 @@ pub mod payload;
 pub mod privacy;
 pub mod registry;
 pub mod retry;
+pub mod subscription;
 pub mod text;
 pub mod time;
 pub mod transform;

@@ -28,7 +28,15 @@ impl Checker<'_> {
                 None => self.wrong_kind(node, place, shape),
             },
             (Shape::Bool, Value::Bool(_))
-            | (Shape::Scalar, Value::Bool(_) | Value::Integer(_) | Value::Text(..)) => {}
+            | (Shape::Off(..), Value::Bool(false))
+            | (Shape::Scalar, Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(..)) => {}
+            (Shape::Off(code, why), Value::Bool(true)) => {
+                self.problems.push(self.source.problem(node.span, *code, *why));
+            }
+            (Shape::NoItems(code, why), Value::List(items)) => {
+                let refused = items.first().map(|item| self.source.problem(item.span, *code, *why));
+                self.problems.extend(refused);
+            }
             (Shape::Integer { min, max }, Value::Integer(value)) => {
                 if value < min || value > max {
                     self.bounds(node.span, &format!("{value} is not between {min} and {max}"));
@@ -193,11 +201,13 @@ impl Checker<'_> {
 /// Tells whether a shape takes the kind of value that `node` holds.
 fn takes(shape: &Shape, node: &Node) -> bool {
     match shape {
-        Shape::Bool => matches!(node.value, Value::Bool(_)),
+        Shape::Bool | Shape::Off(..) => matches!(node.value, Value::Bool(_)),
         Shape::Integer { .. } => matches!(node.value, Value::Integer(_)),
         Shape::Duration { .. } | Shape::Text(_) | Shape::Choice(_) => matches!(node.value, Value::Text(..)),
-        Shape::Scalar => matches!(node.value, Value::Bool(_) | Value::Integer(_) | Value::Text(..)),
-        Shape::List { .. } => matches!(node.value, Value::List(_)),
+        Shape::Scalar => {
+            matches!(node.value, Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(..))
+        }
+        Shape::List { .. } | Shape::NoItems(..) => matches!(node.value, Value::List(_)),
         Shape::Map(_) | Shape::Table { .. } => matches!(node.value, Value::Map(_)),
         Shape::Any(shapes) => shapes.iter().any(|shape| takes(shape, node)),
     }
@@ -206,13 +216,13 @@ fn takes(shape: &Shape, node: &Node) -> bool {
 /// Names what a shape wants.
 fn wanted(shape: &Shape) -> String {
     match shape {
-        Shape::Bool => "a boolean".to_owned(),
+        Shape::Bool | Shape::Off(..) => "a boolean".to_owned(),
         Shape::Integer { .. } => "a whole number".to_owned(),
         Shape::Duration { .. } => "a length of time".to_owned(),
         Shape::Text(form) => form.name.to_owned(),
         Shape::Choice(_) => "a word".to_owned(),
-        Shape::Scalar => "a boolean, a whole number or text".to_owned(),
-        Shape::List { .. } => "a list".to_owned(),
+        Shape::Scalar => "a boolean, a number or text".to_owned(),
+        Shape::List { .. } | Shape::NoItems(..) => "a list".to_owned(),
         Shape::Map(_) | Shape::Table { .. } => "a map".to_owned(),
         Shape::Any(shapes) => {
             let names: Vec<String> = shapes.iter().map(wanted).collect();
@@ -235,14 +245,14 @@ fn way_out(node: &Node, shape: &Shape, source: &Source) -> Option<String> {
         (Shape::Integer { .. }, Value::Float(value)) if value.fract() == 0.0 => {
             Some(format!("write `{}`", written.split('.').next().unwrap_or_default()))
         }
-        (Shape::Bool, Value::Text(text, style)) if *style != Style::Plain => {
+        (Shape::Bool | Shape::Off(..), Value::Text(text, style)) if *style != Style::Plain => {
             matches!(text.as_str(), "true" | "false").then(|| format!("remove the quotes: {text}"))
         }
         (Shape::Integer { .. }, Value::Text(text, style)) if *style != Style::Plain => {
             text.parse::<i64>().is_ok().then(|| format!("remove the quotes: {text}"))
         }
         (Shape::Duration { .. }, Value::Integer(value)) => Some(format!("add a unit, such as `{value}s`")),
-        (Shape::Bool, _) => Some("write `true` or `false`".to_owned()),
+        (Shape::Bool | Shape::Off(..), _) => Some("write `true` or `false`".to_owned()),
         (Shape::Any(shapes), _) => shapes.iter().find_map(|shape| way_out(node, shape, source)),
         _ => None,
     }

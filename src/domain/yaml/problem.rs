@@ -166,7 +166,7 @@ pub fn render_all(problems: &[Problem]) -> String {
 }
 
 /// A text with its name and an index that turns byte offsets into lines and columns.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     name: String,
     text: String,

@@ -27,6 +27,8 @@ fn merge(into: &mut Json, from: Json) {
 fn schema(shape: &Shape) -> Json {
     match shape {
         Shape::Bool => json!({ "type": "boolean" }),
+        Shape::Off(..) => json!({ "const": false }),
+        Shape::NoItems(..) => json!({ "type": "array", "maxItems": 0 }),
         Shape::Integer { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Shape::Duration { .. } => json!({ "type": "string", "pattern": DURATION_PATTERN }),
         Shape::Text(form) => text(form),
@@ -35,7 +37,7 @@ fn schema(shape: &Shape) -> Json {
                 choices.iter().filter(|choice| choice.refused.is_none()).map(|choice| choice.word).collect();
             json!({ "enum": words })
         }
-        Shape::Scalar => json!({ "type": ["boolean", "integer", "string"] }),
+        Shape::Scalar => json!({ "type": ["boolean", "number", "string"] }),
         Shape::List { of, min, max } => json!({
             "type": "array", "items": schema(of), "minItems": min, "maxItems": max, "uniqueItems": true,
         }),
@@ -59,6 +61,10 @@ fn map(keys: &[Key]) -> Json {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for key in keys {
+        if matches!(key.shape, Shape::Choice(choices) if choices.iter().all(|choice| choice.refused.is_some()))
+        {
+            continue;
+        }
         match key.need {
             Need::Refused(..) => continue,
             Need::Required => required.push(key.name),

@@ -25,7 +25,11 @@ pub enum Shape {
     Text(&'static Form),
     /// One of a few words.
     Choice(&'static [Choice]),
-    /// A boolean, a whole number or text.
+    /// A boolean that may only be `false`: what it would switch on is refused, under which code and why.
+    Off(Code, &'static str),
+    /// A list that may only be empty: what it would hold is refused, under which code and why.
+    NoItems(Code, &'static str),
+    /// A boolean, a number or text.
     Scalar,
     /// A list of values of one shape.
     List {

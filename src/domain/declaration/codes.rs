@@ -1,0 +1,71 @@
+//! The kinds of problem that a declaration can have beyond its form; [`crate::yaml::codes`] has those of the form.
+
+use crate::yaml::Code;
+
+/// The file holds nothing.
+pub const EMPTY: Code = Code::new("declaration.empty");
+/// Another file declares the same id.
+pub const DUPLICATE_ID: Code = Code::new("declaration.duplicate-id");
+/// Neither a source nor a kind is named.
+pub const NO_SOURCE: Code = Code::new("declaration.no-source");
+/// A type that is not registered.
+pub const UNKNOWN_TYPE: Code = Code::new("declaration.unknown-type");
+/// A family without a registered type.
+pub const UNKNOWN_FAMILY: Code = Code::new("declaration.unknown-family");
+/// A transform that does not exist.
+pub const UNKNOWN_TRANSFORM: Code = Code::new("declaration.unknown-transform");
+/// A type that the transform does not read.
+pub const NOT_READ: Code = Code::new("declaration.type-not-read");
+/// A type that the transform does not write.
+pub const NOT_WRITTEN: Code = Code::new("declaration.type-not-written");
+/// A field that no subscribed type promotes.
+pub const UNKNOWN_FIELD: Code = Code::new("declaration.unknown-field");
+/// A predicate that cannot hold, or two of them on one field.
+pub const PREDICATE: Code = Code::new("declaration.predicate");
+/// A sequence to start from without exactly one source.
+pub const REPLAY_SEQUENCE: Code = Code::new("declaration.replay-sequence");
+/// A source to replay that the subscription does not include.
+pub const REPLAY_SOURCE: Code = Code::new("declaration.replay-source");
+/// A batch larger than the context that must hold it.
+pub const BATCH_OVER_CONTEXT: Code = Code::new("declaration.batch-over-context");
+/// A first wait longer than the longest.
+pub const RETRY_WAITS: Code = Code::new("declaration.retry-waits");
+/// The prompt does not exist.
+pub const MISSING_PROMPT: Code = Code::new("declaration.missing-prompt");
+/// The prompt cannot be used: empty, too large or not UTF-8.
+pub const BAD_PROMPT: Code = Code::new("declaration.bad-prompt");
+/// The declaration would be woken by what it writes itself.
+pub const LOOP: Code = Code::new("declaration.loop");
+/// An inference account for a consumer that asks no model.
+pub const ACCOUNTING_WITHOUT_MODEL: Code = Code::new("declaration.accounting-without-model");
+/// Another declaration was registered under this id and version.
+pub const CHANGED: Code = Code::new("declaration.changed-without-bump");
+/// A newer version of this declaration was registered before.
+pub const WENT_BACK: Code = Code::new("declaration.version-went-back");
+
+/// Model runs, or a key that belongs to them.
+pub const NOT_BUILT_MODEL: Code = Code::new("not-built.model-runs");
+/// The `pi` runner.
+pub const NOT_BUILT_PI: Code = Code::new("not-built.runner-pi");
+/// The `letta-agent-sdk` runner.
+pub const NOT_BUILT_LETTA: Code = Code::new("not-built.runner-letta-agent-sdk");
+/// Workspace runners.
+pub const NOT_BUILT_WORKSPACE: Code = Code::new("not-built.runner-workspace");
+/// Messages between agents.
+pub const NOT_BUILT_AGENT_MESSAGES: Code = Code::new("not-built.agent-messages");
+/// The course tutor.
+pub const NOT_BUILT_COURSE_TUTOR: Code = Code::new("not-built.course-tutor");
+/// The conceptualizer.
+pub const NOT_BUILT_CONCEPTUALIZER: Code = Code::new("not-built.conceptualizer");
+/// ATProto sources and expansion.
+pub const NOT_BUILT_ATPROTO: Code = Code::new("not-built.atproto");
+/// Evidence tools.
+pub const NOT_BUILT_EVIDENCE_TOOLS: Code = Code::new("not-built.evidence-tools");
+/// Text output of a compactor.
+pub const NOT_BUILT_COMPACTION: Code = Code::new("not-built.compaction-text");
+/// Conversations, their history and documents.
+pub const NOT_BUILT_CONVERSATION: Code = Code::new("not-built.conversations");
+/// Acting outside.
+pub const NOT_BUILT_EXTERNAL_ACTIONS: Code = Code::new("not-built.external-actions");
+/// The repair role.
+pub const NOT_BUILT_REPAIR: Code = Code::new("not-built.repair");

@@ -1,0 +1,76 @@
+//! Loading: every file at once, every problem at once.
+
+use std::collections::BTreeMap;
+
+use super::compile::Compiler;
+use super::keys::DECLARATION;
+use super::{Catalog, DeclarationSet, codes};
+use crate::id::ConsumerId;
+use crate::yaml::{self, Limits, Problem, Value as Yaml};
+
+/// The largest prompt in bytes; it is part of every context packet of its consumer.
+pub const PROMPT_BYTES_MAX: usize = 64 * 1024;
+
+/// Finds the bytes of a prompt by its path.
+pub type Prompts<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
+
+/// Loads a whole set of declarations: `files` are names and bytes, `prompts` finds what they name.
+///
+/// # Errors
+///
+/// Every problem of every file, in order of file and place; nothing is loaded then.
+pub fn load_all(
+    files: &[(String, Vec<u8>)],
+    prompts: Prompts<'_>,
+    catalog: &Catalog,
+) -> Result<DeclarationSet, Vec<Problem>> {
+    let mut files: Vec<&(String, Vec<u8>)> = files.iter().collect();
+    files.sort_by(|one, other| one.0.cmp(&other.0));
+    let mut problems = Vec::new();
+    let mut set = DeclarationSet::default();
+    let mut seen: BTreeMap<ConsumerId, (String, u32)> = BTreeMap::new();
+    for (name, bytes) in files {
+        let known = problems.len();
+        let reading = yaml::read(name, bytes, Limits::DECLARATION);
+        problems.extend(reading.problems);
+        let Some(root) = reading.root else { continue };
+        if root.value == Yaml::Null {
+            let problem = Problem::of_file(name, codes::EMPTY, "the file declares nothing");
+            problems.push(problem.with_hint("write a declaration, or remove the file"));
+            continue;
+        }
+        yaml::check(&reading.source, &root, &DECLARATION, &mut problems);
+        let mut compiler = Compiler { source: &reading.source, catalog, prompts, problems: &mut problems };
+        let declaration = compiler.declaration(&root);
+        if let Some((id, span)) = compiler.id(&root) {
+            let first = seen.entry(id).or_insert_with(|| (name.clone(), span.line));
+            if first.0 != *name {
+                let message =
+                    format!("this id is declared in `{}` already", crate::text::excerpt(&first.0, 255));
+                let problem = reading.source.problem(span, codes::DUPLICATE_ID, message);
+                problems.push(problem.with_hint("give one of the two another id, or remove one"));
+            }
+        }
+        match declaration {
+            Some(declaration) if problems.len() == known => {
+                set.declarations.insert(declaration.id().clone(), declaration);
+            }
+            Some(_) | None => debug_assert!(problems.len() > known, "a refused declaration has a problem"),
+        }
+    }
+    if problems.is_empty() {
+        return Ok(set);
+    }
+    problems.sort_by(|one, other| one.order().cmp(&other.order()));
+    Err(problems)
+}
+
+/// Returns the JSON Schema of a declaration, for editors.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    yaml::json_schema(
+        "thoughtstream declaration",
+        "A consumer: which events it takes, who does the work, and what it may write.",
+        &DECLARATION,
+    )
+}
