@@ -7,7 +7,7 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use super::kernel::{Command, Reply, SupervisorMessage};
-use super::roster::{Roster, Slot};
+use super::roster::{Phase, Roster, Slot};
 use super::tree::{self, ChildState, TreeNode};
 use super::{ChildSpec, StopReason};
 
@@ -159,8 +159,9 @@ impl SupervisorHandle {
                 let slots = roster.slots();
                 let begun =
                     roster.own(|own| own.state.is_some_and(|(state, _)| state != ChildState::Starting));
-                if begun && slots.iter().all(|slot| has_come_up(slot)) {
-                    rosters.extend(slots.iter().filter_map(|slot| slot.spec.nested.clone()));
+                if begun && have_come_up(&slots) {
+                    let running = slots.iter().filter(|slot| slot.phase() == Phase::Running);
+                    rosters.extend(running.filter_map(|slot| slot.spec.nested.clone()));
                     break;
                 }
                 changes.changed().await.expect("this handle holds the sending half");
@@ -197,14 +198,18 @@ impl fmt::Debug for SupervisorHandle {
     }
 }
 
-fn has_come_up(slot: &Slot) -> bool {
-    slot.with(|record| match record.state() {
-        ChildState::Starting | ChildState::Recovering => false,
-        ChildState::Running
-        | ChildState::BackingOff
-        | ChildState::Quarantined
-        | ChildState::Stopping
-        | ChildState::Stopped => true,
+/// Tells whether every child has come up or is known not to: one that waits behind a quarantined sibling
+/// waits for a person.
+fn have_come_up(slots: &[Arc<Slot>]) -> bool {
+    let mut blocked = false;
+    slots.iter().all(|slot| match slot.phase() {
+        Phase::Starting | Phase::Recovering => false,
+        Phase::Waiting => blocked,
+        Phase::Quarantined => {
+            blocked = true;
+            true
+        }
+        Phase::Running | Phase::BackingOff | Phase::Stopping | Phase::Stopped => true,
     })
 }
 

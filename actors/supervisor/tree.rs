@@ -16,6 +16,9 @@ use thoughtstream_domain::time::Timestamp;
 /// An actor that has not answered a probe by then is shown as not answering. Handlers take milliseconds.
 const PROBE_WITHIN: Duration = Duration::from_millis(500);
 
+/// What is said of a child that may start only behind another.
+const WAITS_FOR_SIBLING: ReasonCode = ReasonCode::new("waits-for-sibling");
+
 /// What a child is doing, as far as its supervisor is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -141,7 +144,7 @@ pub(crate) fn read_slot(slot: &Slot) -> TreeNode {
         settled: record.status.settled_count(),
         last_exit: record.last_exit,
         next_start_at: record.next_start_at,
-        note: record.waits_for,
+        note: record.waits_for.or((record.phase == Phase::Waiting).then_some(WAITS_FOR_SIBLING)),
         detail: BTreeMap::new(),
         children: Vec::new(),
     });

@@ -84,7 +84,8 @@ async fn those_that_depend_on_a_quarantined_child_wait_for_it() {
     in_state(root.handle(), "b", ChildState::Quarantined).await;
     let waiting =
         root.handle().wait_until("c", |node| node.state == ChildState::Starting && node.incarnation == 1);
-    waiting.await;
+    assert_eq!(waiting.await.note.unwrap().as_str(), "waits-for-sibling");
+    root.handle().wait_started().await;
     root.handle().resume("b").await.unwrap();
     all_running(&root, [1, 2, 2]).await;
 }

@@ -1,0 +1,124 @@
+//! The names of the points and of what can happen there.
+
+use std::fmt;
+
+macro_rules! points {
+    ($($(#[$doc:meta])* $point:ident = $name:literal,)+) => {
+        /// A place in an attempt, a commit, a clean-up or an observation.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum KillPoint { $($(#[$doc])* $point,)+ }
+
+        impl KillPoint {
+            /// Every point.
+            pub const ALL: &[Self] = &[$(Self::$point),+];
+
+            /// Returns its name.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$point => $name),+ }
+            }
+        }
+    };
+}
+
+points! {
+    /// An attempt is about to be recorded as received.
+    ReceivedBefore = "attempt.received.before",
+    /// The record was handed in; its answer is not known yet.
+    ReceivedInside = "attempt.received.inside",
+    /// It is durable.
+    ReceivedAfter = "attempt.received.after",
+    /// The attempt is about to be recorded as started.
+    StartedBefore = "attempt.started.before",
+    /// The record was handed in; its answer is not known yet.
+    StartedInside = "attempt.started.inside",
+    /// It is durable.
+    StartedAfter = "attempt.started.after",
+    /// The runner is about to run.
+    RunnerBefore = "attempt.runner.before",
+    /// The runner has done a part of its work.
+    RunnerInside = "attempt.runner.inside",
+    /// The runner has returned; nothing of it is recorded.
+    RunnerAfter = "attempt.runner.after",
+    /// The settlement is about to be handed in.
+    SettleBefore = "attempt.settle.before",
+    /// It was handed in; its answer is not known yet.
+    SettleInside = "attempt.settle.inside",
+    /// It is durable.
+    SettleAfter = "attempt.settle.after",
+    /// The writer has a group and has written nothing of it.
+    CommitBefore = "commit.before",
+    /// The group is written and not durable.
+    CommitInside = "commit.inside",
+    /// The group is durable; nobody has been told.
+    CommitAfterSync = "commit.after-sync",
+    /// Those who handed it in have been answered.
+    CommitAfter = "commit.after",
+    /// Progress past events that do not match is about to be recorded.
+    ProgressBefore = "progress.before",
+    /// It was handed in; its answer is not known yet.
+    ProgressInside = "progress.inside",
+    /// It is durable.
+    ProgressAfter = "progress.after",
+    /// What an ended actor left open is about to be looked up.
+    RecoveryBefore = "recovery.before",
+    /// The closing record was handed in; its answer is not known yet.
+    RecoveryInside = "recovery.inside",
+    /// Nothing is open any more.
+    RecoveryAfter = "recovery.after",
+    /// A producer has seen something and handed nothing in.
+    ObserveBefore = "observe.before",
+    /// Its candidates were handed in; the answer is not known yet.
+    ObserveInside = "observe.inside",
+    /// They are durable.
+    ObserveAfter = "observe.after",
+}
+
+impl KillPoint {
+    /// Reads a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|point| point.as_str() == name)
+    }
+}
+
+impl fmt::Display for KillPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What happens at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KillAction {
+    /// It panics.
+    Panic,
+    /// It returns an error.
+    Fail,
+    /// The actor is killed: it stops here, and no clean-up of its own runs. Blocking work goes on to its end,
+    /// as it does under a real kill.
+    KillActor,
+    /// The process ends at once, as under `kill -9`.
+    AbortProcess,
+    /// It waits until it is released.
+    Hold,
+}
+
+impl KillAction {
+    /// Every action.
+    pub const ALL: [Self; 5] = [Self::Panic, Self::Fail, Self::KillActor, Self::AbortProcess, Self::Hold];
+
+    /// Returns its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Panic => "panic",
+            Self::Fail => "fail",
+            Self::KillActor => "kill-actor",
+            Self::AbortProcess => "abort-process",
+            Self::Hold => "hold",
+        }
+    }
+
+    /// Reads a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == name)
+    }
+}
