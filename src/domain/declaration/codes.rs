@@ -4,6 +4,8 @@ use crate::yaml::Code;
 
 /// The file holds nothing.
 pub const EMPTY: Code = Code::new("declaration.empty");
+/// The declaration was refused and no check said why.
+pub const NO_REASON: Code = Code::new("declaration.no-reason");
 /// Another file declares the same id.
 pub const DUPLICATE_ID: Code = Code::new("declaration.duplicate-id");
 /// Neither a source nor a kind is named.

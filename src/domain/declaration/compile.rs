@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::keys::{NOT_BUILT_KINDS, NOT_BUILT_TYPES};
+use super::keys::{NAMES_MAX, NOT_BUILT_KINDS, NOT_BUILT_TYPES};
 use super::load::{PROMPT_BYTES_MAX, Prompts};
 use super::{
     Catalog, ContextBounds, Declaration, LifecycleMode, Origin, Prompt, Runner, VersionChange, codes,
@@ -122,7 +122,7 @@ impl Compiler<'_> {
         let mut patterns = BTreeSet::new();
         let mut accepted = BTreeSet::new();
         let mut complete = matches!(node.value, Yaml::List(_));
-        for item in node.items() {
+        for item in node.items().iter().take(NAMES_MAX) {
             let Some(pattern) = item.text().and_then(TypePattern::parse) else {
                 complete = false;
                 continue;
@@ -181,7 +181,7 @@ impl Compiler<'_> {
             }
             return None;
         }
-        for item in sources.into_iter().chain(kinds).flat_map(Node::items) {
+        for item in sources.into_iter().chain(kinds).flat_map(Node::items).take(2 * NAMES_MAX) {
             let kind = item.text().map(|text| text.split(':').next().unwrap_or_default());
             if let Some((_, code, why)) = NOT_BUILT_KINDS.iter().find(|(name, _, _)| Some(*name) == kind) {
                 self.problems.push(self.source.problem(item.span, *code, *why));
@@ -261,7 +261,7 @@ impl Compiler<'_> {
         let transform = runner.map(|Runner::Deterministic { transform }| transform);
         let info = transform.and_then(|transform| self.catalog.transforms.get(transform));
         let mut emit = BTreeSet::new();
-        for item in node.items() {
+        for item in node.items().iter().take(NAMES_MAX) {
             let Some(name) = item.text().and_then(|text| TypeName::parse(text).ok()) else { continue };
             if !self.catalog.types.contains_key(&name) {
                 self.unknown_type(item.span, &TypePattern::Exact(name));
@@ -283,7 +283,7 @@ impl Compiler<'_> {
     fn types_are_read(&mut self, subscribe: &Node, runner: &Runner) {
         let Runner::Deterministic { transform } = runner;
         let Some(info) = self.catalog.transforms.get(transform) else { return };
-        for item in subscribe.get("types").into_iter().flat_map(Node::items) {
+        for item in subscribe.get("types").into_iter().flat_map(Node::items).take(NAMES_MAX) {
             let Some(pattern) = item.text().and_then(TypePattern::parse) else { continue };
             let taken = self.catalog.types.keys().filter(|name| pattern.takes(name));
             let unread: Vec<&str> =
@@ -373,7 +373,7 @@ impl Compiler<'_> {
             };
         }
         let mut sources = BTreeSet::new();
-        for item in node.get("replay")?.items() {
+        for item in node.get("replay")?.items().iter().take(NAMES_MAX) {
             let source = SourceId::parse(item.text()?).ok()?;
             if subscription.is_some_and(|subscription| !subscription.includes(&source)) {
                 let message = "the subscription does not include this source";

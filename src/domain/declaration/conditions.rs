@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::compile::Compiler;
+use super::keys::CONDITIONS_MAX;
 use super::{FieldKind, PromotedField, codes};
 use crate::event::ActorKind;
 use crate::id::TypeName;
@@ -30,7 +31,8 @@ impl Compiler<'_> {
     ) -> Option<Vec<Condition>> {
         let Some(node) = node else { return Some(Vec::new()) };
         let entries = node.entries();
-        let read = entries.iter().filter_map(|entry| self.condition(entry, accepted, exact));
+        let read =
+            entries.iter().take(CONDITIONS_MAX).filter_map(|entry| self.condition(entry, accepted, exact));
         let mut conditions: Vec<Condition> = read.collect();
         let complete = conditions.len() == entries.len() && matches!(node.value, Yaml::Map(_));
         conditions.sort_by(|one, other| one.field.cmp(&other.field));

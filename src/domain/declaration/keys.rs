@@ -7,9 +7,9 @@ use crate::subscription::{Field, TypePattern};
 use crate::yaml::{Choice, Form, INTEGER_MAX, Key, Shape};
 
 /// A declaration names at most this many types, sources or kinds each; families stand for the rest.
-const NAMES_MAX: usize = 64;
+pub(super) const NAMES_MAX: usize = 64;
 /// A declaration has at most this many conditions; each is evaluated on every candidate event.
-const CONDITIONS_MAX: usize = 16;
+pub(super) const CONDITIONS_MAX: usize = 16;
 /// A set of wanted values has at most this many.
 const SET_MAX: usize = 64;
 /// A batch becomes the parents of every event of its run, which have a bound of their own.

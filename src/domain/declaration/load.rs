@@ -55,7 +55,13 @@ pub fn load_all(
             Some(declaration) if problems.len() == known => {
                 set.declarations.insert(declaration.id().clone(), declaration);
             }
-            Some(_) | None => debug_assert!(problems.len() > known, "a refused declaration has a problem"),
+            Some(_) => {}
+            None if problems.len() > known => {}
+            None => {
+                let message =
+                    "the declaration was refused without a reason, which is a mistake of this program";
+                problems.push(Problem::of_file(name, codes::NO_REASON, message));
+            }
         }
     }
     if problems.is_empty() {

@@ -13,6 +13,9 @@ pub fn check(source: &Source, node: &Node, shape: &Shape, problems: &mut Vec<Pro
     Checker { source, problems }.value(node, node.span, shape);
 }
 
+/// A map with more unknown keys than this is another kind of file; the rest of them is not listed.
+const UNKNOWN_KEYS_MAX: usize = 25;
+
 struct Checker<'a> {
     source: &'a Source,
     problems: &'a mut Vec<Problem>,
@@ -134,7 +137,8 @@ impl Checker<'_> {
             self.bounds(node.span, &message);
         }
         let mut seen = BTreeSet::new();
-        for item in items {
+        // Past the bound nothing more is said: a huge list is one problem.
+        for item in items.iter().take(max) {
             self.value(item, item.span, of);
             if let Value::Text(text, _) = &item.value
                 && !seen.insert(text)
@@ -148,9 +152,13 @@ impl Checker<'_> {
 
     fn map(&mut self, place: Span, entries: &[Entry], keys: &[Key]) {
         let mut meant: BTreeSet<&str> = BTreeSet::new();
+        let mut unknown = 0;
         for entry in entries {
             let Some(key) = keys.iter().find(|key| key.name == entry.key) else {
-                meant.extend(self.unknown_key(entry, entries, keys));
+                unknown += 1;
+                if unknown <= UNKNOWN_KEYS_MAX {
+                    meant.extend(self.unknown_key(entry, entries, keys));
+                }
                 continue;
             };
             match key.need {
@@ -191,7 +199,7 @@ impl Checker<'_> {
         if entries.len() > max {
             self.bounds(place, &format!("the map has {} entries; at most {max} are read", entries.len()));
         }
-        for entry in entries {
+        for entry in entries.iter().take(max) {
             self.form(entry.key_span, &entry.key, key);
             self.value(&entry.node, entry.key_span, of);
         }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::text::{excerpt as text_excerpt, printable};
+use crate::text::{excerpt as excerpt_of, printable};
 
 /// Names a kind of problem for programs and for the manual; it never changes once it has shipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -49,8 +49,10 @@ pub struct Span {
 /// The offending text is cut here, so that a problem fits a line of a terminal.
 const OFFENDING_CHARS_MAX: usize = 60;
 
-/// The source line is shown through a window this wide around the column.
-const WINDOW_CHARS: usize = 100;
+/// The source line is shown through a window: so much of it before the column,
+const WINDOW_CHARS_BEFORE: usize = 60;
+/// and so much after the offending text.
+const WINDOW_CHARS_AFTER: usize = 30;
 
 /// Says what is wrong at one place of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -253,7 +255,7 @@ impl Source {
             line: span.line,
             column: span.column,
             code,
-            text: text_excerpt(text, OFFENDING_CHARS_MAX),
+            text: excerpt_of(text, OFFENDING_CHARS_MAX),
             message: message.into(),
             suggestion: None,
             hint: None,
@@ -261,35 +263,24 @@ impl Source {
         }
     }
 
-    /// Cuts the window of the source line that `span` starts on.
+    /// Cuts the window of the source line that `span` starts on; costs the window, however long the line is.
     fn excerpt(&self, span: Span) -> Excerpt {
-        let line = &self.text[self.line_range(self.row(span.offset))];
-        let column = span.column as usize - 1;
-        let skipped = (column + 20).saturating_sub(WINDOW_CHARS);
-        let covered = self.text.get(span.offset..span.offset + span.length).map_or(0, |text| {
-            text.chars().take_while(|letter| *letter != '\n').take(OFFENDING_CHARS_MAX).count()
-        });
-        let mut shown = String::new();
-        let (mut caret, mut width) = (0, 0);
-        if skipped > 0 {
-            shown.push('…');
+        let range = self.line_range(self.row(span.offset));
+        let offset = span.offset.clamp(range.start, range.end);
+        let (before, after) = (&self.text[range.start..offset], &self.text[offset..range.end]);
+        let shown_from = before.char_indices().rev().take(WINDOW_CHARS_BEFORE).last().map_or(0, |(at, _)| at);
+        let mut line = String::new();
+        if shown_from > 0 {
+            line.push('…');
         }
-        for (at, letter) in line.chars().enumerate().skip(skipped).take(WINDOW_CHARS) {
-            if at == column {
-                caret = shown.chars().count();
-            }
-            shown.push_str(&printable(letter.encode_utf8(&mut [0; 4])));
-            if at >= column && at < column + covered {
-                width = shown.chars().count() - caret;
-            }
-        }
-        if column >= skipped && column >= line.chars().count() {
-            caret = shown.chars().count();
-        }
-        if line.chars().count() > skipped + WINDOW_CHARS {
-            shown.push('…');
-        }
-        Excerpt { line: shown, caret, width }
+        line.push_str(&printable(&before[shown_from..]));
+        let caret = line.chars().count();
+        let covered = after.char_indices().take_while(|(at, _)| *at < span.length).take(OFFENDING_CHARS_MAX);
+        let covered = covered.last().map_or(0, |(at, letter)| at + letter.len_utf8());
+        line.push_str(&printable(&after[..covered]));
+        let width = line.chars().count() - caret;
+        line.push_str(&excerpt_of(&after[covered..], WINDOW_CHARS_AFTER));
+        Excerpt { line, caret, width }
     }
 }
 
@@ -355,9 +346,6 @@ mod tests {
         let lines: Vec<&str> = rendered.lines().collect();
         assert!(lines[1].chars().count() < 120);
         let caret = lines[2].find('^').unwrap();
-        assert_eq!(
-            lines[1].chars().skip(caret - '…'.len_utf8() + '…'.len_utf8()).take(4).collect::<String>(),
-            "HERE"
-        );
+        assert_eq!(lines[1].chars().skip(caret).take(4).collect::<String>(), "HERE");
     }
 }

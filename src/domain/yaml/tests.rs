@@ -332,3 +332,32 @@ fn tree() -> impl Strategy<Value = serde_json::Value> {
     })
     .prop_filter("null alone is an empty document", |tree| !tree.is_null())
 }
+/// The longest texts that are read, one for each way in which a careless reader would look at them twice.
+#[test]
+fn a_text_of_the_greatest_length_is_read_or_refused() {
+    let n = Limits::DECLARATION.bytes_max - 100;
+    let numbered = |count: usize, line: &str| -> String {
+        (0..count).map(|at| line.replace('N', &format!("{at:05}"))).collect()
+    };
+    for (text, accepted) in [
+        (numbered(n / 10, "kN: 1\n"), true),
+        (format!("a: {{{}}}", numbered(n / 12, "kN: 1, ")), true),
+        (format!("a: [{}]", "b, ".repeat(n / 3)), true),
+        (format!("a: {}", "word ".repeat(n / 5)), true),
+        (format!("a: b\n{}", "  c\n".repeat(n / 4)), true),
+        (format!("a: \"{}\"", "\\n".repeat(n / 2)), true),
+        (format!("a: \"{}\"", "b\n  ".repeat(n / 4)), true),
+        (format!("a: |\n{}", "  b\n".repeat(n / 4)), true),
+        (format!("a: b\n{}c: d\n", "\n".repeat(n)), true),
+        (format!("a:\n  b:\n    c:\n{}d: e\n", "#\n".repeat(n / 2)), true),
+        ("-\n".repeat(n / 2), true),
+        ("a: \"x\n".repeat(n / 7), false),
+        ("a: [\n".repeat(n / 5), false),
+        (format!("a: {}", "b:".repeat(n / 2)), false),
+        (format!("a: [{}]", "é: ".repeat(n / 4)), false),
+    ] {
+        let problems = reading(&text).problems;
+        assert_eq!(problems.is_empty(), accepted, "{}\n{}", &text[..20], render_all(&problems));
+        assert!(problems.len() <= Limits::PROBLEMS_MAX + 1);
+    }
+}
