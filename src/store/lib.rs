@@ -9,6 +9,7 @@ mod execution;
 mod journal;
 mod names;
 mod overlay;
+mod projection;
 mod reader;
 mod record;
 mod rows;

@@ -18,7 +18,7 @@ use thoughtstream_domain::id::{EventId, SourceId, TypeName, TypeRef};
 use crate::codec::be64;
 use crate::names::NameKind;
 use crate::record::{self, Facts, Stored};
-use crate::rows::{At, RowError};
+use crate::rows::{At, Pair, RowError};
 use crate::store::Shared;
 use crate::tables::{Table, bucket, key, position_key, short_id};
 use crate::writer::Head;
@@ -81,7 +81,7 @@ impl View<'_> {
         from: &[u8],
         to: &[u8],
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RowError> {
+    ) -> Result<Vec<Pair>, RowError> {
         let table = self.table(table)?;
         let rows = table.range(from..to).map_err(RowError::storage)?.take(limit);
         let copied = rows.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));

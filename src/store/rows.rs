@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::codec::{Cursor, Malformed, put_number};
 use crate::journal::Frame;
+use crate::projection::Put;
 use crate::tables::Table;
 
 /// Says why rows could not be read or written.
@@ -47,6 +48,9 @@ impl<T> At<T> for Result<T, Malformed> {
         self.map_err(|_| RowError::damaged(table, key))
     }
 }
+
+/// A copied row: key and value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 type OpenTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
@@ -101,12 +105,7 @@ impl<'t> Rows<'t> {
     }
 
     /// Returns the first row from `from` up to, without, `to`.
-    pub(crate) fn first(
-        &mut self,
-        table: Table,
-        from: &[u8],
-        to: &[u8],
-    ) -> Result<Option<(Vec<u8>, Vec<u8>)>, RowError> {
+    pub(crate) fn first(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
         let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
         let Some(found) = range.next() else { return Ok(None) };
         let (key, value) = found.map_err(RowError::storage)?;
@@ -114,22 +113,11 @@ impl<'t> Rows<'t> {
     }
 
     /// Returns the last row from `from` up to, without, `to`.
-    pub(crate) fn last_in(
-        &mut self,
-        table: Table,
-        from: &[u8],
-        to: &[u8],
-    ) -> Result<Option<(Vec<u8>, Vec<u8>)>, RowError> {
+    pub(crate) fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
         let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
         let Some(found) = range.next_back() else { return Ok(None) };
         let (key, value) = found.map_err(RowError::storage)?;
         Ok(Some((key.value().to_vec(), value.value().to_vec())))
-    }
-
-    /// Returns the last row of a table.
-    pub(crate) fn last(&mut self, table: Table) -> Result<Option<(Vec<u8>, Vec<u8>)>, RowError> {
-        let found = self.table(table)?.last().map_err(RowError::storage)?;
-        Ok(found.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())))
     }
 
     /// Writes a row.
@@ -179,6 +167,12 @@ impl<'t> Rows<'t> {
             }
         }
         Ok(())
+    }
+}
+
+impl Put for Rows<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        Rows::put(self, table, key, value)
     }
 }
 

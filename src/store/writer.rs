@@ -24,13 +24,14 @@ use thoughtstream_domain::id::TypeRef;
 use thoughtstream_domain::time::Timestamp;
 
 use crate::journal::{Frame, Journal, Mark};
+use crate::projection;
 use crate::rows::{RowError, Rows};
 use crate::store::{APPLIED, OpenError, Shared, encode_mark, reopen};
 use crate::tables::Table;
 use cache::Cache;
 
 pub(crate) use cache::Head;
-pub(crate) use row::from_json;
+pub(crate) use row::{from_json, to_json};
 pub(crate) use settle::read_claim;
 
 /// About how many bytes of commits a caller should hand in as one group: it bounds the frame, the memory and
@@ -300,6 +301,29 @@ impl Writer {
         self.note_applied(&tx, end)?;
         tx.commit().map_err(|error| self.fail(error.into()))?;
         self.journal.checkpointed(end.offset);
+        Ok(())
+    }
+
+    /// Drops everything that is derived from events, runs and versions, and builds it again in one durable step.
+    ///
+    /// # Errors
+    /// Nothing has changed then; after a failed write the log must be opened again.
+    pub fn rebuild_projections(&mut self) -> Result<(), WriteError> {
+        self.checkpoint()?;
+        let shared = self.shared.clone();
+        let database = shared.database().map_err(|_| WriteError::MustReopen)?;
+        let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
+        tx.set_quick_repair(true);
+        match projection::rebuild(&tx, &shared.names) {
+            Ok(()) => {}
+            Err(RowError::Damaged { place }) => return Err(WriteError::Damaged { place }),
+            Err(RowError::Storage(source)) => {
+                self.failed = true;
+                return Err(WriteError::Failed(source));
+            }
+        }
+        tx.commit().map_err(|error| self.unknown(Box::new(error)))?;
+        self.cache.roll_back();
         Ok(())
     }
 

@@ -73,12 +73,6 @@ impl Frame {
         self.body
     }
 
-    /// Forgets what was added to the body beyond `bytes`.
-    pub(crate) fn truncate(&mut self, bytes: usize) {
-        self.bytes.truncate(HEADER_BYTES + bytes);
-        self.body = self.body.min(bytes);
-    }
-
     /// Writes the header that fits behind `previous` and returns the mark of this frame's end.
     pub(super) fn seal(&mut self, salt: &Salt, previous: Mark) -> Mark {
         let length = u32::try_from(self.body).expect("a frame fits into a journal file, far below 4 GiB");

@@ -9,9 +9,10 @@ use super::cache::Head;
 use super::{GroupState, Stop};
 use crate::codec::be64;
 use crate::names::NameKind;
+use crate::projection::{self, Indexed};
 use crate::record::{self, Facts, Placement};
 use crate::rows::{At, RowError, Rows};
-use crate::tables::{Table, bucket, key, position_key, short_id};
+use crate::tables::{Table, key, position_key};
 
 /// What a candidate's parents say about it. Positions of siblings are filled in when they are written.
 pub(super) struct Planned {
@@ -188,15 +189,17 @@ impl GroupState<'_> {
         );
         let at = position_key(position);
         rows.put(Table::Events, &at, &bytes)?;
-        rows.put(Table::Sequences, &key!(source, assigned.sequence), &at)?;
-        rows.put(Table::Keys, &key!(source, kind, envelope.key.as_str()), &at)?;
-        rows.put(Table::Ids, &key!(bucket(position), short_id(id.as_bytes())), &at)?;
-        rows.put(Table::Types, &key!(kind, source, assigned.sequence), &at)?;
-        for parent in positions {
-            rows.put(Table::Children, &key!(parent, position), &[])?;
-        }
-        let head = Head { sequence: assigned.sequence, chain, position };
-        rows.put(Table::Heads, &key!(source), &head.write())?;
+        let indexed = Indexed {
+            position,
+            id: id.as_bytes(),
+            source,
+            kind,
+            sequence: assigned.sequence,
+            key: envelope.key.as_str(),
+            parents: &positions,
+            chain,
+        };
+        projection::put_event(rows, &indexed)?;
         self.define(rows, candidate)?;
         let facts = Facts {
             id,
@@ -207,7 +210,7 @@ impl GroupState<'_> {
             root: assigned.root,
             depth: assigned.depth,
         };
-        self.cache.set_head(source, head);
+        self.cache.set_head(source, Head { sequence: assigned.sequence, chain, position });
         self.cache.last = super::cache::Last { position, recorded_at: assigned.recorded_at };
         self.cache.remember(position, facts);
         Ok((position, facts))

@@ -303,3 +303,50 @@ fn a_damaged_row_stops_what_needs_it_and_nothing_else() {
     assert!(matches!(&error, crate::WriteError::Damaged { place } if place == "events 1"), "{error:?}");
     assert_eq!(committed(&mut store, &good)[0].position, 10, "the dropped group left no trace in memory");
 }
+
+#[test]
+fn projections_built_again_are_the_ones_that_were_dropped() {
+    let (_, mut store) = rich();
+    for (number, removed) in [(3, false), (4, false)] {
+        committed(&mut store, &document(number, removed));
+    }
+    let gone = thoughtstream_domain::payload::file::FileRemoved {
+        document_id: DocumentId::parse("doc_4").unwrap(),
+        revision: 2,
+        path: "4.md".to_owned(),
+        previous_sha256: Sha256Hash::of(&[4; 100]),
+    };
+    let mut removal = document(4, true);
+    for row in &mut removal.rows {
+        if let Row::Document(document) = row {
+            document.revision = 2;
+        }
+    }
+    removal.appends = vec![gone.candidate(envelope("filesystem:notes", "doc_4@2"))];
+    committed(&mut store, &removal);
+    let all = |store: &Store| -> Vec<(Table, Vec<crate::rows::Pair>)> {
+        let rows = |table| store.reader.view(|view| view.range(table, &[], &[0xff; 64], usize::MAX)).unwrap();
+        Table::ALL
+            .into_iter()
+            .filter(|table| *table != Table::Meta)
+            .map(|table| (table, rows(table)))
+            .collect()
+    };
+    // The second document was removed from the start, without event or version: nothing to derive it from.
+    let key = key!(
+        store.reader.shared.names.number(crate::names::NameKind::Source, "filesystem:notes").unwrap(),
+        "doc_2"
+    );
+    remove_row(&store, Table::Documents, &key);
+    let before = all(&store);
+    store.writer.rebuild_projections().unwrap();
+    for ((table, before), (_, after)) in before.iter().zip(&all(&store)) {
+        assert_eq!(before, after, "{}", table.name());
+    }
+    for table in [Table::Ids, Table::Paths, Table::Open, Table::Heads] {
+        remove_row(&store, table, &first_key(&store, table));
+    }
+    store.writer.rebuild_projections().unwrap();
+    assert!(all(&store) == before);
+    assert!(check(&store).ok);
+}
