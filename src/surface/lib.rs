@@ -7,6 +7,7 @@ pub mod chance;
 pub mod cli;
 pub mod client;
 pub mod command;
+pub mod config;
 pub mod exit;
 pub mod failure;
 pub mod operate;

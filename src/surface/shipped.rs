@@ -14,8 +14,23 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
+macro_rules! shipped {
+    ($path:literal) => {
+        Shipped { path: $path, text: include_str!(concat!("../../", $path)) }
+    };
+}
+
 /// All shipped files but the configuration itself.
-pub const FILES: &[Shipped] = &[];
+pub const FILES: &[Shipped] = &[
+    shipped!("declarations/document-links.yaml"),
+    shipped!("declarations/document-metadata.yaml"),
+    shipped!("declarations/document-structure.yaml"),
+    shipped!("declarations/document-tasks.yaml"),
+    shipped!("prompts/document-links.md"),
+    shipped!("prompts/document-metadata.md"),
+    shipped!("prompts/document-structure.md"),
+    shipped!("prompts/document-tasks.md"),
+];
 
 /// The configuration to start from; its comments are its manual.
 const CONFIG: &str = include_str!("shipped/config.yaml");
