@@ -101,8 +101,8 @@ pub enum Ask {
         /// A head digest kept from before, which this log must extend.
         from: Option<ChainHash>,
     },
-    /// Everything the service can say about its own health.
-    Health,
+    /// Every declaration as it was when its version was first enabled.
+    Registered,
 }
 
 /// Says which events are meant.

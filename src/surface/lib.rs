@@ -10,6 +10,7 @@ pub mod command;
 pub mod config;
 pub mod exit;
 pub mod failure;
+pub mod load;
 pub mod operate;
 pub mod out;
 pub mod places;

@@ -90,7 +90,8 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Consumers { states } => {
             consumers::list(look, states)?.iter().try_for_each(|consumer| put(sink, consumer))
         }
-        Ask::Explain { .. } | Ask::Verify { .. } | Ask::Health => {
+        Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
+        Ask::Explain { .. } | Ask::Verify { .. } => {
             Err(Failure::new(Exit::Bug, "query.missing", "this question has no answer yet"))
         }
     }

@@ -28,6 +28,9 @@ pub(crate) fn ask(session: &Session, ask: Ask, sink: &mut dyn Sink) -> Result<Ex
     }
 }
 
+/// The code of a failure that means: no log has been made yet.
+pub(crate) const ABSENT: &str = "store.absent";
+
 /// Opens the store of a session whose lock this process holds.
 ///
 /// # Errors
@@ -39,7 +42,7 @@ pub(crate) fn open(session: &Session) -> Result<Store, Failure> {
 /// Says why a store cannot be opened.
 pub(crate) fn open_failure(error: &OpenError) -> Failure {
     let code = match error {
-        OpenError::Absent { .. } | OpenError::Unfinished { .. } => "store.absent",
+        OpenError::Absent { .. } | OpenError::Unfinished { .. } => ABSENT,
         OpenError::NotAStore { .. } | OpenError::Empty { .. } => "store.other",
         OpenError::NewerFormat { .. } => "store.newer",
         OpenError::Damaged { .. } | OpenError::Journal(_) => "store.damaged",

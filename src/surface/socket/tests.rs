@@ -133,7 +133,7 @@ async fn a_panic_in_one_answer_is_our_bug_and_the_door_stays_open() {
     let served = start();
     let (ask, _) = recorded(&served._base.path().join("data")).unwrap().unwrap();
     let mut client = Client::greeted(&ask).await;
-    client.ask(&Operated::Ask(Ask::Health)).await;
+    client.ask(&Operated::Ask(Ask::Registered)).await;
     assert_eq!(client.failure_code().await, "service.bug");
     client.ask(&Operated::Ask(Ask::Inbox)).await;
     assert_eq!(client.hear().await, Some(Frame::Item(json!(1))));
