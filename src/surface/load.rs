@@ -47,9 +47,11 @@ impl From<Failure> for LoadFailure {
 impl From<LoadFailure> for Failure {
     fn from(failure: LoadFailure) -> Self {
         match failure {
-            LoadFailure::Problems(problems) => {
-                Self::new(Exit::Usage, "config.problems", format!("nothing was loaded\n{}", render_all(&problems)))
-            }
+            LoadFailure::Problems(problems) => Self::new(
+                Exit::Usage,
+                "config.problems",
+                format!("nothing was loaded\n{}", render_all(&problems)),
+            ),
             LoadFailure::Unreadable(failure) => failure,
         }
     }
@@ -70,7 +72,9 @@ pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
     let prompts = |path: &str| prompt(&places.config, path);
     let set = keep(&mut problems, load_all(&files, &prompts, &catalog));
     match (config, registry, set) {
-        (Some(config), Some(registry), Some(set)) if problems.is_empty() => Ok(Loaded { config, registry, set }),
+        (Some(config), Some(registry), Some(set)) if problems.is_empty() => {
+            Ok(Loaded { config, registry, set })
+        }
         _ => Err(LoadFailure::Problems(problems)),
     }
 }

@@ -16,6 +16,7 @@ pub mod why;
 
 use serde::Serialize;
 use serde_json::Value;
+use thoughtstream_domain::declaration::{Catalog, DeclarationSet};
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{Reader, RowError};
 
@@ -55,6 +56,10 @@ pub struct Look<'a> {
     pub reader: &'a Reader,
     /// The running service; none when the command looks by itself.
     pub live: Option<&'a Live>,
+    /// The declarations that a running service has loaded.
+    pub declared: Option<&'a DeclarationSet>,
+    /// The types and transforms that a registered declaration is read against.
+    pub catalog: &'a Catalog,
     /// The time.
     pub now: Timestamp,
 }
@@ -91,7 +96,8 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
             consumers::list(look, states)?.iter().try_for_each(|consumer| put(sink, consumer))
         }
         Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
-        Ask::Explain { .. } | Ask::Verify { .. } => {
+        Ask::Explain { consumer, event } => put(sink, &explain::explain(look, consumer, event)?),
+        Ask::Verify { .. } => {
             Err(Failure::new(Exit::Bug, "query.missing", "this question has no answer yet"))
         }
     }

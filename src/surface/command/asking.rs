@@ -2,6 +2,8 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use thoughtstream_domain::declaration::Catalog;
+use thoughtstream_domain::registry::Registry;
 use thoughtstream_store::{OpenError, Options, Store};
 
 use crate::ask::{Ask, Operated};
@@ -10,6 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
 use crate::query::{self, Look, Sink};
+use crate::schemas;
 use crate::session::Session;
 use crate::socket::Door;
 
@@ -22,10 +25,18 @@ pub(crate) fn ask(session: &Session, ask: Ask, sink: &mut dyn Sink) -> Result<Ex
         Reached::Service(mut connection) => connection.ask(&Operated::Ask(ask), sink),
         Reached::Alone(_lock) => {
             let store = open(session)?;
-            let look = Look { reader: &store.reader, live: None, now: session.now() };
+            let catalog = catalog(session);
+            let now = session.now();
+            let look = Look { reader: &store.reader, live: None, declared: None, catalog: &catalog, now };
             query::answer(&ask, &look, sink)
         }
     }
+}
+
+/// Returns what registered declarations are read against: a person's own types too, as far as they can be read.
+fn catalog(session: &Session) -> Catalog {
+    let registry = schemas::registry(&session.places).unwrap_or_else(|_| Registry::shipped());
+    Catalog::of(&registry)
 }
 
 /// The code of a failure that means: no log has been made yet.

@@ -1,7 +1,7 @@
 //! `thought declaration`: what the declarations say, what is wrong with them, and the next version.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -80,7 +80,9 @@ fn sound(loaded: &Loaded, session: &Session, out: &mut Out) -> Result<Exit, Fail
     if !session.json {
         let (all, enabled) = (loaded.set.len(), loaded.set.enabled().count());
         let folders = loaded.config.folders.len();
-        out.line(&format!("{all} declarations, {enabled} enabled, {folders} folders: nothing is wrong"))?;
+        out.line(&format!(
+            "nothing is wrong: {all} declarations ({enabled} enabled), watching {folders} folders"
+        ))?;
     }
     Ok(Exit::Done)
 }
@@ -167,9 +169,15 @@ fn show(id: &ConsumerId, session: &Session, out: &mut Out) -> Result<Exit, Failu
         out.json(&value)?;
         return Ok(Exit::Done);
     }
-    out.line(&format!("# {} in {}, fingerprint {}", declaration.key(), line(declaration.file()), declaration.fingerprint()))?;
+    out.line(&format!(
+        "# {} in {}, fingerprint {}",
+        declaration.key(),
+        line(declaration.file()),
+        declaration.fingerprint()
+    ))?;
     let text = serde_yaml::to_string(&value).map_err(|error| {
-        Failure::new(Exit::Bug, "declaration.write", "a declaration cannot be written as YAML").because(&error)
+        Failure::new(Exit::Bug, "declaration.write", "a declaration cannot be written as YAML")
+            .because(&error)
     })?;
     for text in text.lines() {
         out.line(&line(text))?;
@@ -188,20 +196,27 @@ fn changes(id: &ConsumerId, session: &Session, out: &mut Out) -> Result<Exit, Fa
         .collect();
     let Some(before) = all.get(declaration.key()).or_else(|| all.values().next_back()) else {
         if !session.json {
-            out.line(&format!("{} was never enabled: there is nothing to compare it with", declaration.key()))?;
+            out.line(&format!(
+                "{} was never enabled: there is nothing to compare it with",
+                declaration.key()
+            ))?;
         }
         return Ok(Exit::Done);
     };
-    let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| {
-        Failure::new(Exit::CouldNotLook, "log.damaged", "a registered declaration cannot be read").because(&error)
-    });
+    let parse = |text: &str| {
+        serde_json::from_str::<Value>(text).map_err(|error| {
+            Failure::new(Exit::CouldNotLook, "log.damaged", "a registered declaration cannot be read")
+                .because(&error)
+        })
+    };
     let found = diff(&parse(&before.canonical)?, &parse(&declaration.canonical())?);
     for change in &found {
         if session.json {
             out.json(change)?;
             continue;
         }
-        let shown = |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
+        let shown =
+            |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
         let (old, new) = (shown(&change.old), shown(&change.new));
         out.line(&line(&format!("{}: {old} -> {new}", change.path)))?;
     }
@@ -234,12 +249,13 @@ fn raise(id: &ConsumerId, session: &Session, out: &mut Out) -> Result<Exit, Fail
 }
 
 fn declares(bytes: &[u8], id: &ConsumerId) -> bool {
-    let reading = thoughtstream_domain::yaml::read("", bytes, thoughtstream_domain::yaml::Limits::DECLARATION);
+    let reading =
+        thoughtstream_domain::yaml::read("", bytes, thoughtstream_domain::yaml::Limits::DECLARATION);
     let root = reading.root.as_ref();
     root.and_then(|root| root.get("id")).and_then(|node| node.text()) == Some(id.as_str())
 }
 
-fn mode(path: &PathBuf) -> u32 {
+fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata().map_or(0o644, |metadata| metadata.permissions().mode() & 0o777)
 }

@@ -1,10 +1,24 @@
-//! How many matching events a consumer has not closed.
+//! Which events a consumer takes, and how many of them it has not closed.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use thoughtstream_domain::id::ConsumerKey;
+use thoughtstream_domain::commit::Registered;
+use thoughtstream_domain::declaration::{Catalog, load_all};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::id::{ConsumerKey, TypeName};
+use thoughtstream_domain::subscription::{Replay, Subscription};
 use thoughtstream_store::Reader;
 
+use super::Look;
 use crate::failure::Failure;
+
+/// Counting stops here: beyond it a person needs to know no number.
+const COUNTED_MAX: u64 = 10_000;
+
+/// How many events are read at once.
+const PAGE: usize = 1000;
 
 /// Says how many matching events are not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -16,22 +30,108 @@ pub struct Behind {
     pub at_least: bool,
 }
 
-/// Counts the matching events behind a consumer's progress, up to a bound.
+/// Returns what a consumer version subscribes to: as the service loaded it, else as it was registered.
 ///
 /// # Errors
 /// [`Failure`] if the log cannot be read.
-pub(crate) fn behind(_reader: &Reader, _key: &ConsumerKey) -> Result<Behind, Failure> {
-    Ok(Behind::default())
+pub(crate) fn subscription<'a>(
+    look: &'a Look<'_>,
+    key: &ConsumerKey,
+) -> Result<Option<Cow<'a, Subscription>>, Failure> {
+    let loaded =
+        look.declared.and_then(|set| set.get(&key.id)).filter(|declaration| declaration.key() == key);
+    if let Some(declaration) = loaded {
+        return Ok(Some(Cow::Borrowed(declaration.subscription())));
+    }
+    let registered = look.reader.registered(key)?;
+    Ok(registered.and_then(|registered| compiled(&registered, look.catalog)).map(Cow::Owned))
+}
+
+/// Compiles a registered declaration again; nothing if its types or transforms are gone.
+fn compiled(registered: &Registered, catalog: &Catalog) -> Option<Subscription> {
+    let identity: serde_json::Value = serde_json::from_str(&registered.canonical).ok()?;
+    let mut declaration = identity.get("declaration")?.clone();
+    declaration.as_object_mut()?.insert("enabled".to_owned(), true.into());
+    let text = serde_yaml::to_string(&declaration).ok()?;
+    let file = (registered.consumer.to_string(), text.into_bytes());
+    // The prompt was there when it was registered; it has no part in what is subscribed to.
+    let set = load_all(&[file], &|_| Some(Vec::new()), catalog).ok()?;
+    set.get(&registered.consumer.id).map(|declaration| declaration.subscription().clone())
 }
 
 /// Says whether an event matches a consumer's subscription; nothing if its declaration is not known.
 ///
 /// # Errors
 /// [`Failure`] if the log cannot be read.
-pub(crate) fn matches(
-    _reader: &Reader,
-    _key: &ConsumerKey,
-    _event: &thoughtstream_domain::event::Event,
-) -> Result<Option<bool>, Failure> {
-    Ok(None)
+pub(crate) fn matches(look: &Look<'_>, key: &ConsumerKey, event: &Event) -> Result<Option<bool>, Failure> {
+    Ok(subscription(look, key)?.map(|subscription| subscription.matches(event)))
+}
+
+/// Counts the matching events behind a consumer's progress, up to a bound.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey) -> Result<Behind, Failure> {
+    let Some(subscription) = subscription(look, key)? else { return Ok(Behind::default()) };
+    let reader = look.reader;
+    let types: Vec<TypeName> = subscription.accepted_types().iter().cloned().collect();
+    let mut counted = 0;
+    for head in reader.sources()? {
+        if !subscription.includes(&head.source) {
+            continue;
+        }
+        let start = start(reader, key, &head.source, subscription.replay())?;
+        if start.after >= head.sequence {
+            continue;
+        }
+        let closed: BTreeSet<u64> = reader
+            .claims(key, &head.source, usize::MAX)?
+            .into_iter()
+            .filter(|claim| claim.closed)
+            .map(|claim| claim.sequence)
+            .collect();
+        let mut after = start.after;
+        loop {
+            let page = reader.backlog(&types, &head.source, after, PAGE)?;
+            let Some(last) = page.last() else { break };
+            after = last.sequence;
+            let waits = |event: &&Event| {
+                event.position > start.position
+                    && !closed.contains(&event.sequence)
+                    && subscription.matches(event)
+            };
+            counted += page.iter().filter(waits).count() as u64;
+            if counted >= COUNTED_MAX {
+                return Ok(Behind { events: COUNTED_MAX, at_least: true });
+            }
+        }
+    }
+    Ok(Behind { events: counted, at_least: false })
+}
+
+/// Says behind which event a consumer's work on a source begins.
+struct Start {
+    /// Behind this place of the source …
+    after: u64,
+    /// … and behind this position of the log.
+    position: u64,
+}
+
+fn start(
+    reader: &Reader,
+    key: &ConsumerKey,
+    source: &thoughtstream_domain::id::SourceId,
+    replay: Replay,
+) -> Result<Start, Failure> {
+    if let Some(progress) = reader.progress_row(key, source)? {
+        return Ok(Start { after: progress, position: 0 });
+    }
+    Ok(match replay {
+        Replay::Beginning => Start { after: 0, position: 0 },
+        Replay::Sequence(sequence) => Start { after: sequence.saturating_sub(1), position: 0 },
+        Replay::Now => {
+            let registered = reader.registered(key)?;
+            Start { after: 0, position: registered.map_or(0, |registered| registered.position) }
+        }
+    })
 }

@@ -227,7 +227,7 @@ fn one(
         let head = heads.get(&source).copied().unwrap_or(progress);
         Standing { source, progress, head }
     });
-    let behind = if enabled { behind(look.reader, &key)? } else { Behind::default() };
+    let behind = if enabled { behind(look, &key)? } else { Behind::default() };
     let latest = look.reader.runs_before(&key, None, LATEST_RUNS)?;
     let last = latest.iter().filter_map(|run| {
         let (state, at) = (run.state.as_str().to_owned(), run.ended_at?);

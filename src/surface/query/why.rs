@@ -164,7 +164,7 @@ fn part_of(look: &Look<'_>, event: &Event, consumer: &Consumer) -> Result<Option
     if let Some(execution) = execution_of(look.reader, key, event)? {
         return Ok(Some(Why { id: key.to_string(), ..of_execution(&execution, &execution.id.to_string()) }));
     }
-    let matches = super::behind::matches(look.reader, key, event)?;
+    let matches = super::behind::matches(look, key, event)?;
     if matches == Some(false) {
         return Ok(None);
     }

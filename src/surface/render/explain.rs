@@ -11,7 +11,7 @@ pub fn explain(explained: &Explained) -> String {
     let mut rows = Rows::new(&["", "CLAUSE", "WANTED", "FOUND"]);
     for clause in &explained.clauses {
         let mark = if clause.holds { "yes" } else { "no" };
-        rows.row(&[mark.to_owned(), clause.clause.clone(), clause.wanted.clone(), clause.found.clone()]);
+        rows.row(&[mark.to_owned(), clause.name.clone(), clause.wanted.clone(), clause.found.clone()]);
     }
     head + &rows.text()
 }
