@@ -112,6 +112,11 @@ impl KillPoints {
         Self::new(true)
     }
 
+    /// Says whether anything can be armed.
+    pub const fn is_rehearsal(&self) -> bool {
+        self.rehearsal
+    }
+
     fn new(rehearsal: bool) -> Arc<Self> {
         Arc::new(Self {
             rehearsal,

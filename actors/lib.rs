@@ -4,7 +4,14 @@
 
 pub mod address;
 pub mod clock;
+pub mod consumer;
 pub mod hub;
 pub mod killpoint;
+pub mod log;
 pub mod panics;
+pub mod producer;
+pub mod recovery;
+pub mod runner;
+pub mod scribe;
+pub mod service;
 pub mod supervisor;

@@ -24,6 +24,33 @@ pub struct Commit {
     pub rows: Vec<Row>,
 }
 
+impl Commit {
+    /// Returns about how many bytes the commit writes: what bounds a group of commits.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let events: usize = self.appends.iter().map(|c| c.payload().reveal().len() + 400).sum();
+        let rows: usize = self.rows.iter().map(Row::weight).sum();
+        events + rows
+    }
+}
+
+impl Row {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Blob { bytes, .. } => bytes.reveal().len(),
+            Self::Declaration(registered) => registered.canonical.len() + 200,
+            Self::Execution(execution) => 300 + execution.triggers.len() * 120,
+            Self::Document(document) => 400 + document.path.len(),
+            Self::Run(_)
+            | Self::SetProgress { .. }
+            | Self::Pass { .. }
+            | Self::Control(..)
+            | Self::DocumentStat { .. }
+            | Self::Redact(_) => 300,
+        }
+    }
+}
+
 /// Must hold in the log at the moment of the commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Precondition {

@@ -114,19 +114,18 @@ impl Lane {
         self.head = self.head.max(head);
     }
 
-    /// Takes what was read: matching events behind the cursor, and the last sequence that was looked at.
-    pub fn read(&mut self, events: Vec<Event>, looked_at: u64, now: Timestamp) {
+    /// Takes what was read behind `after`: matching events, and the last sequence that was looked at. A page
+    /// that was asked for by an earlier state of the lane is not taken.
+    pub fn read(&mut self, after: u64, events: Vec<Event>, looked_at: u64, now: Timestamp) {
+        if !self.reading || after != self.cursor {
+            return;
+        }
         self.reading = false;
         if !events.is_empty() && self.buffer.is_empty() {
             self.gathering_since = Some(now);
         }
         self.cursor = self.cursor.max(looked_at).max(events.last().map_or(0, |event| event.sequence));
         self.buffer.extend(events);
-    }
-
-    /// Notes that a read failed; it is asked for again.
-    pub const fn read_failed(&mut self) {
-        self.reading = false;
     }
 
     /// Takes what came of an attempt: the execution as it stands now.
@@ -158,10 +157,10 @@ impl Lane {
         })
     }
 
-    /// Says whether an attempt is open.
+    /// Returns how many attempts are open.
     #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.parts.values().any(|part| matches!(part, Part::Running))
+    pub fn running(&self) -> usize {
+        self.parts.values().filter(|part| matches!(part, Part::Running)).count()
     }
 
     /// Returns how many sequences of the source were not looked at yet.
@@ -176,7 +175,7 @@ impl Lane {
         if self.held().is_some() {
             return LaneState::Held;
         }
-        if self.is_running() {
+        if self.running() > 0 {
             return LaneState::Running;
         }
         match self.next_retry() {

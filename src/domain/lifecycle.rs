@@ -323,6 +323,12 @@ impl Execution {
         ExecutionKey { consumer: self.consumer.clone(), position: self.position() }
     }
 
+    /// Says whether it finished with its outputs.
+    #[must_use]
+    pub const fn has_completed(&self) -> bool {
+        matches!(self.state, ExecutionState::Closed { how: Closure::Completed })
+    }
+
     /// Returns the id of its current or latest attempt.
     #[must_use]
     pub fn run_id(&self) -> RunId {

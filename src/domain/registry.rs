@@ -222,6 +222,8 @@ impl Registry {
             Definition::of::<payload::system::RetryRequested>(),
             Definition::of::<payload::system::Redacted>(),
             Definition::of::<payload::system::DeclarationsLoaded>(),
+            Definition::of::<payload::system::ServiceStarted>(),
+            Definition::of::<payload::system::ServiceStopped>(),
             Definition::of::<crate::transform::links::DocumentLinks>(),
             Definition::of::<crate::transform::metadata::DocumentMetadata>(),
             Definition::of::<crate::transform::structure::DocumentStructure>(),

@@ -12,6 +12,7 @@ mod precondition;
 mod row;
 mod settle;
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -165,11 +166,15 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError`] says whether anything may have become durable and whether to reopen.
-    pub fn apply(&mut self, group: &[Commit], now: Timestamp) -> Result<Vec<Verdict>, WriteError> {
+    pub fn apply<C: Borrow<Commit>>(
+        &mut self,
+        group: &[C],
+        now: Timestamp,
+    ) -> Result<Vec<Verdict>, WriteError> {
         if self.failed {
             return Err(WriteError::MustReopen);
         }
-        let bytes = group.iter().map(weigh).sum::<usize>();
+        let bytes = group.iter().map(|commit| weigh(commit.borrow())).sum::<usize>();
         self.check_space(bytes)?;
         if !self.journal.has_room(bytes.min(GROUP_BYTES_MAX) * 2) {
             self.checkpoint()?;
@@ -191,7 +196,11 @@ impl Writer {
         }
     }
 
-    fn apply_in_transaction(&mut self, group: &[Commit], now: Timestamp) -> Result<Vec<Verdict>, WriteError> {
+    fn apply_in_transaction<C: Borrow<Commit>>(
+        &mut self,
+        group: &[C],
+        now: Timestamp,
+    ) -> Result<Vec<Verdict>, WriteError> {
         let shared = self.shared.clone();
         let database = shared.database().map_err(|_| WriteError::MustReopen)?;
         let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
@@ -200,7 +209,7 @@ impl Writer {
         let mut group_state = GroupState { cache: &mut self.cache, types: &self.types, now };
         let mut verdicts = Vec::with_capacity(group.len());
         for commit in group {
-            match group_state.apply(&mut rows, commit) {
+            match group_state.apply(&mut rows, commit.borrow()) {
                 Ok(verdict) => verdicts.push(verdict),
                 Err(RowError::Damaged { place }) => return Err(WriteError::Damaged { place }),
                 Err(RowError::Storage(source)) => {

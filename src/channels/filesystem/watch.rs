@@ -143,7 +143,7 @@ impl Ear {
 }
 
 /// Puts single directories under watch.
-trait Kernel: Send {
+trait Kernel: Send + Sync {
     fn watch(&mut self, directory: &Path) -> notify::Result<()>;
     fn unwatch(&mut self, directory: &Path);
 }

@@ -55,7 +55,7 @@ const T0: Timestamp = Timestamp::from_millis(1_000);
 fn a_serial_lane_runs_one_event_at_a_time_in_order() {
     let mut lane = Lane::resume(0, 0, vec![], 2);
     assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 0, .. }));
-    lane.read(vec![event(1), event(2)], 2, T0);
+    lane.read(0, vec![event(1), event(2)], 2, T0);
     let Step::Claim { events, previous: 0 } = lane.step(T0, &SERIAL) else { panic!() };
     assert_eq!(events[0].sequence, 1);
     assert_eq!(lane.step(T0, &SERIAL), Step::Idle);
@@ -71,7 +71,7 @@ fn a_batch_waits_for_more_but_not_for_ever() {
     let limits = Limits { batch_max: 3, batch_wait_ms: 2_000, concurrency: 1 };
     let mut lane = Lane::resume(0, 0, vec![], 1);
     assert!(matches!(lane.step(T0, &limits), Step::Read { .. }));
-    lane.read(vec![event(1)], 1, T0);
+    lane.read(0, vec![event(1)], 1, T0);
     assert_eq!(lane.step(T0, &limits), Step::Wait(T0.plus_millis(2_000)));
     let Step::Claim { events, .. } = lane.step(T0.plus_millis(2_000), &limits) else { panic!() };
     assert_eq!(events.len(), 1);
@@ -82,7 +82,7 @@ fn a_full_batch_does_not_wait() {
     let limits = Limits { batch_max: 2, batch_wait_ms: 2_000, concurrency: 1 };
     let mut lane = Lane::resume(0, 0, vec![], 3);
     assert!(matches!(lane.step(T0, &limits), Step::Read { .. }));
-    lane.read(vec![event(1), event(2), event(3)], 3, T0);
+    lane.read(0, vec![event(1), event(2), event(3)], 3, T0);
     let Step::Claim { events, .. } = lane.step(T0, &limits) else { panic!() };
     assert_eq!(events.len(), 2);
 }
@@ -105,7 +105,7 @@ fn a_fixed_batch_is_finished_before_another_is_formed() {
     waiting.state = ExecutionState::Waiting { at: T0.plus_millis(50), code: "store".into() };
     let mut lane = Lane::resume(0, 2, vec![waiting], 5);
     assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 2, .. }));
-    lane.read(vec![event(3)], 3, T0);
+    lane.read(2, vec![event(3)], 3, T0);
     assert_eq!(lane.state(), LaneState::Waiting(T0.plus_millis(50)));
     lane.moved(3);
     let Step::Retry(execution) = lane.step(T0.plus_millis(50), &SERIAL) else { panic!() };
@@ -116,9 +116,20 @@ fn a_fixed_batch_is_finished_before_another_is_formed() {
 fn events_that_do_not_match_are_passed_lazily() {
     let mut lane = Lane::resume(0, 0, vec![], PASS_AFTER);
     assert!(matches!(lane.step(T0, &SERIAL), Step::Read { .. }));
-    lane.read(vec![], PASS_AFTER, T0);
+    lane.read(0, vec![], PASS_AFTER, T0);
     assert_eq!(lane.step(T0, &SERIAL), Step::Pass(PASS_AFTER));
     assert_eq!(lane.step(T0, &SERIAL), Step::Idle);
+}
+
+#[test]
+fn a_page_for_an_earlier_state_of_the_lane_is_not_taken() {
+    let mut lane = Lane::resume(0, 0, vec![], 9);
+    lane.read(0, vec![event(1)], 1, T0);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 0, .. }), "nobody asked yet");
+    lane.read(5, vec![event(6)], 6, T0);
+    assert_eq!(lane.step(T0, &SERIAL), Step::Idle, "it still waits for what it asked for");
+    lane.read(0, vec![event(1)], 1, T0);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Claim { previous: 0, .. }));
 }
 
 #[derive(Debug, Clone)]
@@ -156,7 +167,7 @@ proptest! {
                 Step::Retry(execution) => open.push(*execution),
                 Step::Read { after, limit } => {
                     let last = total.min(after + limit as u64);
-                    lane.read((after + 1..=last).map(event).collect(), last, now);
+                    lane.read(after, (after + 1..=last).map(event).collect(), last, now);
                 }
                 Step::Pass(_) => prop_assert!(false, "everything matches"),
                 Step::Wait(at) => now = at,

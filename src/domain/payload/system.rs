@@ -171,3 +171,22 @@ system_payload!(
         at: Timestamp,
     }
 );
+system_payload!(
+    /// Says that the service started on this log.
+    ServiceStarted, "stream.thought.system.started", Writer::Supervision, &[], {
+        /// How often the store has been opened for writing.
+        incarnation: u64,
+        /// Whether the service before it stopped in order.
+        after_clean_stop: bool,
+        /// The program's version.
+        #[schemars(length(max = 64))]
+        program: String,
+    }
+);
+system_payload!(
+    /// Says that the service stopped in order: nothing was left open.
+    ServiceStopped, "stream.thought.system.stopped", Writer::Supervision, &[], {
+        /// The incarnation that stopped.
+        incarnation: u64,
+    }
+);

@@ -1,0 +1,154 @@
+//! A consumer: one enabled declaration, subscriber and runner in one actor.
+//!
+//! It reads each source from its own progress, claims matching events in order, runs attempts in tasks and hands
+//! what came of them to the log. What to do next is decided by a [`Lane`](thoughtstream_domain::lane::Lane) for
+//! each source; everything the actor believes, it has read in the log or been told by a verdict.
+
+mod attempt;
+mod lanes;
+mod resume;
+mod spec;
+
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use thoughtstream_domain::commit::Control;
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::registry::Registry;
+use thoughtstream_store::Reader;
+
+use crate::clock::Clock;
+use crate::killpoint::KillPoints;
+use crate::log::LogHandle;
+use crate::supervisor::{Fault, ReasonCode, StatusCell, StopReason};
+use attempt::Ended;
+use lanes::Lanes;
+
+pub use spec::ConsumerSpec;
+pub use thoughtstream_domain::declaration::LifecycleMode;
+
+/// A stored event or row could not be read: going on would skip it.
+pub const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
+/// An attempt of an earlier incarnation is still open; only the supervisor closes it.
+pub const ATTEMPT_LEFT_OPEN: ReasonCode = ReasonCode::new("attempt-left-open");
+/// Another commit came before one of ours while attempts ran side by side.
+pub const OVERTAKEN: ReasonCode = ReasonCode::new("overtaken");
+/// The log has another event under the id of one of ours.
+pub const CONFLICT: ReasonCode = ReasonCode::new("conflict");
+
+/// Is the consumer actor; all of it is in its state.
+#[derive(Debug)]
+pub struct Consumer;
+
+/// Is what a consumer is told.
+#[derive(Debug)]
+pub enum ConsumerMessage {
+    /// Something moved, or a time has come: look.
+    Look,
+    /// Matching events were read.
+    Read {
+        /// The source.
+        source: SourceId,
+        /// Behind which sequence.
+        after: u64,
+        /// What was read, and how far was looked; `None` if the store could not be read.
+        page: Option<(Vec<Event>, u64)>,
+    },
+    /// An attempt ended.
+    Ended {
+        /// The source.
+        source: SourceId,
+        /// How.
+        end: Box<Ended>,
+    },
+    /// Progress past events that do not match was written, or was not.
+    Passed,
+    /// A person or a decision changed what stands in the log: read it again.
+    Resync,
+    /// Finish what is open, start nothing, then stop.
+    Drain(StopReason),
+}
+
+/// Is what a consumer is started with.
+#[derive(Clone)]
+pub struct ConsumerArgs {
+    /// What it does.
+    pub spec: Arc<ConsumerSpec>,
+    /// Where commits go.
+    pub log: LogHandle,
+    /// Where it reads.
+    pub reader: Reader,
+    /// The types that outputs are checked against.
+    pub registry: Arc<Registry>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where it can be made to fail.
+    pub points: Arc<KillPoints>,
+    /// The number of this service's start, as the store counts them.
+    pub incarnation: u64,
+    /// Whether the incarnation before ended uncleanly: `started` is then written first even in settled mode.
+    pub cautious: bool,
+    /// Whether nothing may be started whatever the control row says (`serve --paused`).
+    pub paused: bool,
+    /// Its path in the tree.
+    pub path: Arc<str>,
+    /// Where it says how it is doing.
+    pub status: Arc<StatusCell>,
+}
+
+impl Actor for Consumer {
+    type Msg = ConsumerMessage;
+    type State = Lanes;
+    type Arguments = ConsumerArgs;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<ConsumerMessage>,
+        args: ConsumerArgs,
+    ) -> Result<Lanes, ActorProcessingErr> {
+        Ok(Lanes::new(args, me))
+    }
+
+    async fn post_start(
+        &self,
+        _: ActorRef<ConsumerMessage>,
+        lanes: &mut Lanes,
+    ) -> Result<(), ActorProcessingErr> {
+        lanes.subscribe();
+        lanes.resync().await?;
+        lanes.advance()?;
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<ConsumerMessage>,
+        message: ConsumerMessage,
+        lanes: &mut Lanes,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ConsumerMessage::Look => lanes.look().await?,
+            ConsumerMessage::Read { source, after, page } => lanes.took_page(&source, after, page)?,
+            ConsumerMessage::Ended { source, end } => lanes.took_end(&source, *end).await?,
+            ConsumerMessage::Passed => {}
+            ConsumerMessage::Resync => lanes.resync().await?,
+            ConsumerMessage::Drain(reason) => lanes.drain(reason),
+        }
+        lanes.advance()?;
+        if let Some(reason) = lanes.drained() {
+            me.stop(Some(reason.stop_text()));
+        }
+        Ok(())
+    }
+}
+
+/// Says whether a control row keeps a consumer from starting work.
+fn is_paused(control: Option<&Control>) -> bool {
+    control.is_some_and(|control| control.paused_since.is_some())
+}
+
+/// Turns an error of the store into the actor's own end.
+fn unreadable(_: thoughtstream_store::RowError) -> Fault {
+    Fault(STORE_UNREADABLE)
+}

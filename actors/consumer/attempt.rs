@@ -1,0 +1,205 @@
+//! One attempt, from its opening to its one terminal event, in a task of its own.
+
+use std::sync::Arc;
+
+use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::lifecycle::{Execution, FailurePolicy, Output};
+use thoughtstream_domain::registry::Registry;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::Reader;
+
+use super::ConsumerSpec;
+use super::resume::triggers;
+use crate::clock::Clock;
+use crate::killpoint::{KillPoint, KillSite};
+use crate::log::{LogError, LogHandle, Submitted};
+use crate::runner::RunFailure;
+use crate::supervisor::Fault;
+
+/// An output did not fit its type, or is of a type that the declaration does not emit.
+const INVALID_OUTPUT: &str = "invalid-output";
+/// The runner panicked: a bug in it, or an input it cannot stand.
+const RUNNER_PANICKED: &str = "runner-panicked";
+
+/// Says how an attempt ended, as far as its consumer is concerned.
+#[derive(Debug)]
+pub enum Ended {
+    /// It is settled; this is how its execution stands.
+    Stands {
+        /// The execution.
+        execution: Box<Execution>,
+        /// Whether it completed.
+        completed: bool,
+    },
+    /// A precondition did not hold: another commit came first.
+    Overtaken,
+    /// The log has other content under one of its ids.
+    Conflict,
+    /// A trigger could not be read.
+    Unreadable,
+    /// A kill point said so.
+    Fault(Fault),
+    /// The service is stopping; whether the attempt settled is found out at the next start.
+    Closed,
+}
+
+/// Is what an attempt works with.
+#[derive(Clone)]
+pub(super) struct Attempt {
+    pub(super) spec: Arc<ConsumerSpec>,
+    pub(super) log: LogHandle,
+    pub(super) reader: Reader,
+    pub(super) registry: Arc<Registry>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) site: KillSite,
+    pub(super) incarnation: u64,
+}
+
+impl From<Fault> for Ended {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<LogError> for Ended {
+    fn from(_: LogError) -> Self {
+        Self::Closed
+    }
+}
+
+/// Is what a run gave.
+type Made = Result<Vec<Output>, RunFailure>;
+
+impl Attempt {
+    /// Begins: the opening commit takes its place in the log's order before this returns.
+    pub(super) fn begin(
+        self,
+        mut execution: Execution,
+        events: Option<Vec<Event>>,
+        previous: u64,
+        at_once: bool,
+    ) -> impl Future<Output = Ended> + Send + 'static {
+        let received_at = self.clock.now();
+        let mut opening = None;
+        if !at_once {
+            let commit = Arc::new(execution.open(&self.spec.frame(self.incarnation, received_at), previous));
+            // Claims side by side on one source need their order now; a serial lane has only this one, which
+            // leaves room for a kill point before it.
+            let side_by_side = self.spec.limits.concurrency > 1;
+            opening = Some(if side_by_side { Ok(self.log.submit(commit)) } else { Err(commit) });
+        }
+        async move {
+            let ended = match opening {
+                None => self.settle_at_once(execution, events, previous).await,
+                Some(opening) => self.two_commits(execution, events, opening, received_at).await,
+            };
+            ended.unwrap_or_else(|end| end)
+        }
+    }
+
+    async fn two_commits(
+        self,
+        mut execution: Execution,
+        events: Option<Vec<Event>>,
+        opening: Result<Submitted, Arc<Commit>>,
+        received_at: Timestamp,
+    ) -> Result<Ended, Ended> {
+        self.site.pass(KillPoint::ReceivedBefore).await?;
+        self.site.pass(KillPoint::StartedBefore).await?;
+        let submitted = opening.unwrap_or_else(|commit| self.log.submit(commit));
+        self.site.pass(KillPoint::ReceivedInside).await?;
+        self.site.pass(KillPoint::StartedInside).await?;
+        is_in(submitted.settled().await?)?;
+        self.site.pass(KillPoint::ReceivedAfter).await?;
+        self.site.pass(KillPoint::StartedAfter).await?;
+        let made = self.run(&execution, events).await?;
+        let commit = self.settlement(&mut execution, received_at, made);
+        self.settle(commit).await?;
+        let completed = execution.has_completed();
+        Ok(Ended::Stands { execution: Box::new(execution), completed })
+    }
+
+    /// Runs first and records everything in one commit; a failure opens and ends the attempt in two.
+    async fn settle_at_once(
+        self,
+        mut execution: Execution,
+        events: Option<Vec<Event>>,
+        previous: u64,
+    ) -> Result<Ended, Ended> {
+        let made = self.run(&execution, events).await?.and_then(|outputs| self.allowed(outputs));
+        let now = self.clock.now();
+        let frame = self.spec.frame(self.incarnation, now);
+        let code = match made {
+            Ok(outputs) => match execution.settle_at_once(&frame, previous, &self.registry, outputs) {
+                Ok(commit) => {
+                    self.settle(commit).await?;
+                    return Ok(Ended::Stands { execution: Box::new(execution), completed: true });
+                }
+                Err(_) => RunFailure::of_input(INVALID_OUTPUT),
+            },
+            Err(failure) => failure,
+        };
+        is_in(self.log.commit(execution.open(&frame, previous)).await?)?;
+        let commit = self.settlement(&mut execution, now, Err(code));
+        self.settle(commit).await?;
+        Ok(Ended::Stands { execution: Box::new(execution), completed: false })
+    }
+
+    async fn run(&self, execution: &Execution, events: Option<Vec<Event>>) -> Result<Made, Ended> {
+        self.site.pass(KillPoint::RunnerBefore).await?;
+        let (attempt, execution) = (self.clone(), execution.clone());
+        let ran = tokio::task::spawn_blocking(move || {
+            let events = match events {
+                Some(events) => events,
+                None => triggers(&attempt.reader, &execution).map_err(|_| Ended::Unreadable)?,
+            };
+            attempt.site.pass_blocking(KillPoint::RunnerInside)?;
+            Ok::<Made, Ended>(attempt.spec.runner.run(&attempt.reader, &events))
+        });
+        let made = match ran.await {
+            Ok(made) => made?,
+            Err(_) => Err(RunFailure::of_surroundings(RUNNER_PANICKED)),
+        };
+        self.site.pass(KillPoint::RunnerAfter).await?;
+        Ok(made)
+    }
+
+    /// Keeps outputs of types that the declaration does not emit out.
+    fn allowed(&self, outputs: Vec<Output>) -> Made {
+        let allowed = outputs.iter().all(|output| self.spec.emit.contains(&output.kind.name));
+        if allowed { Ok(outputs) } else { Err(RunFailure::of_input(INVALID_OUTPUT)) }
+    }
+
+    fn settlement(&self, execution: &mut Execution, received_at: Timestamp, made: Made) -> Commit {
+        let frame = self.spec.frame(self.incarnation, self.clock.now());
+        let failure = match made.and_then(|outputs| self.allowed(outputs)) {
+            Ok(outputs) => match execution.complete(&frame, received_at, &self.registry, outputs) {
+                Ok(commit) => return commit,
+                Err(_) => RunFailure::of_input(INVALID_OUTPUT),
+            },
+            Err(failure) => failure,
+        };
+        let policy =
+            if failure.retryable { FailurePolicy::Retryable(self.spec.retry) } else { FailurePolicy::Final };
+        execution.fail(&frame, received_at, failure.code, policy)
+    }
+
+    async fn settle(&self, commit: Commit) -> Result<(), Ended> {
+        self.site.pass(KillPoint::SettleBefore).await?;
+        let submitted = self.log.submit(Arc::new(commit));
+        self.site.pass(KillPoint::SettleInside).await?;
+        is_in(submitted.settled().await?)?;
+        self.site.pass(KillPoint::SettleAfter).await?;
+        Ok(())
+    }
+}
+
+/// Lets an attempt go on only if its commit is in the log.
+fn is_in(verdict: Verdict) -> Result<(), Ended> {
+    match verdict {
+        Verdict::Committed(_) | Verdict::AlreadyCommitted(_) => Ok(()),
+        Verdict::Refused(Refusal::Precondition { .. }) => Err(Ended::Overtaken),
+        Verdict::Conflict(_) | Verdict::Refused(_) => Err(Ended::Conflict),
+    }
+}

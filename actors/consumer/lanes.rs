@@ -1,0 +1,308 @@
+//! A consumer's state: its lanes, what runs, and what it tells about itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::ActorRef;
+use thoughtstream_domain::commit::{Commit, Row};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::lane::{Lane, LaneState, Step};
+use thoughtstream_domain::lifecycle::Execution;
+use thoughtstream_domain::time::Timestamp;
+use tokio::task::JoinSet;
+
+use super::attempt::{Attempt, Ended};
+use super::resume::{first_sight, matching, standing};
+use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, OVERTAKEN, STORE_UNREADABLE, is_paused};
+use crate::hub::Subscribed;
+use crate::killpoint::{KillPoint, KillSite};
+use crate::supervisor::{Detail, Fault, ReasonCode, StopReason};
+
+const PAUSED: ReasonCode = ReasonCode::new("paused");
+const HELD: ReasonCode = ReasonCode::new("held");
+const RUNNING: ReasonCode = ReasonCode::new("running");
+const WAITING: ReasonCode = ReasonCode::new("waiting");
+const BEHIND: ReasonCode = ReasonCode::new("behind");
+const DRAINING: ReasonCode = ReasonCode::new("draining");
+
+/// Is the state of a consumer actor. Dropping it ends its tasks: a killed consumer leaves none behind.
+pub struct Lanes {
+    pub(super) args: ConsumerArgs,
+    me: ActorRef<ConsumerMessage>,
+    site: KillSite,
+    subscribed: Option<Subscribed>,
+    lanes: BTreeMap<SourceId, Lane>,
+    /// Lanes to be read again when their attempts have ended.
+    stale: BTreeSet<SourceId>,
+    tasks: JoinSet<()>,
+    running: usize,
+    paused: bool,
+    cautious: bool,
+    draining: Option<StopReason>,
+    alarm: Option<(Timestamp, tokio::task::AbortHandle)>,
+}
+
+impl Lanes {
+    pub(super) fn new(args: ConsumerArgs, me: ActorRef<ConsumerMessage>) -> Self {
+        let site = args.points.site(Arc::clone(&args.path), Some(me.get_cell()));
+        let (paused, cautious) = (args.paused, args.cautious);
+        Self {
+            args,
+            me,
+            site,
+            subscribed: None,
+            lanes: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            tasks: JoinSet::new(),
+            running: 0,
+            paused,
+            cautious,
+            draining: None,
+            alarm: None,
+        }
+    }
+
+    /// Listens before it reads, so that nothing falls between the backlog and what is live.
+    pub(super) fn subscribe(&mut self) {
+        let me = self.me.clone();
+        // An actor that is gone needs no waking.
+        let bell = Arc::new(move || drop(me.send_message(ConsumerMessage::Look)));
+        let spec = &self.args.spec;
+        self.subscribed = Some(self.args.log.hub().subscribe(spec.types(), spec.filter(), bell));
+    }
+
+    /// Reads in the log where the consumer stands. A lane with open attempts is read when they have ended.
+    pub(super) async fn resync(&mut self) -> Result<(), Fault> {
+        self.stale = self.lanes.iter().filter(|(_, l)| l.running() > 0).map(|(s, _)| s.clone()).collect();
+        let (reader, spec, skip) =
+            (self.args.reader.clone(), Arc::clone(&self.args.spec), self.stale.clone());
+        let standing = blocking(move || standing(&reader, &spec, &skip)).await?;
+        self.lanes.retain(|source, _| self.stale.contains(source));
+        self.lanes.extend(standing.lanes);
+        self.paused = self.args.paused || is_paused(standing.control.as_ref());
+        Ok(())
+    }
+
+    async fn reread(&mut self, source: &SourceId) -> Result<(), Fault> {
+        let (reader, spec, seen) = (self.args.reader.clone(), Arc::clone(&self.args.spec), source.clone());
+        let lane = blocking(move || first_sight(&reader, &spec, &seen)).await?;
+        self.lanes.insert(source.clone(), lane);
+        Ok(())
+    }
+
+    /// Notes what moved.
+    pub(super) async fn look(&mut self) -> Result<(), Fault> {
+        let moved = self.subscribed.as_ref().map(Subscribed::take).unwrap_or_default();
+        for (source, head) in moved {
+            if let Some(lane) = self.lanes.get_mut(&source) {
+                lane.moved(head);
+                continue;
+            }
+            self.reread(&source).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a page that was read.
+    pub(super) fn took_page(
+        &mut self,
+        source: &SourceId,
+        after: u64,
+        page: Option<(Vec<Event>, u64)>,
+    ) -> Result<(), Fault> {
+        let (events, looked_at) = page.ok_or(Fault(STORE_UNREADABLE))?;
+        let now = self.args.clock.now();
+        if let Some(lane) = self.lanes.get_mut(source) {
+            lane.read(after, events, looked_at, now);
+        }
+        Ok(())
+    }
+
+    /// Takes the end of an attempt.
+    pub(super) async fn took_end(&mut self, source: &SourceId, end: Ended) -> Result<(), Fault> {
+        self.running -= 1;
+        match end {
+            Ended::Stands { execution, completed } => {
+                if completed {
+                    self.cautious = false;
+                }
+                self.args.status.settled();
+                let Some(lane) = self.lanes.get_mut(source) else { return Ok(()) };
+                lane.ended(*execution);
+                if lane.running() == 0 && self.stale.remove(source) {
+                    self.reread(source).await?;
+                }
+            }
+            // Somebody else wrote first. What the log says now is the truth, if nothing else is under way.
+            Ended::Overtaken if self.lanes.get(source).is_none_or(|lane| lane.running() <= 1) => {
+                self.reread(source).await?;
+            }
+            Ended::Overtaken => return Err(Fault(OVERTAKEN)),
+            Ended::Conflict => return Err(Fault(CONFLICT)),
+            Ended::Unreadable => return Err(Fault(STORE_UNREADABLE)),
+            Ended::Fault(fault) => return Err(fault),
+            Ended::Closed => {}
+        }
+        Ok(())
+    }
+
+    /// Starts nothing more.
+    pub(super) fn drain(&mut self, reason: StopReason) {
+        self.draining = Some(reason);
+    }
+
+    /// Says that it has drained, and for what reason it was to.
+    pub(super) fn drained(&self) -> Option<StopReason> {
+        self.draining.filter(|_| self.running == 0)
+    }
+
+    /// Takes every step that the lanes ask for.
+    pub(super) fn advance(&mut self) -> Result<(), Fault> {
+        while self.tasks.try_join_next().is_some() {}
+        let mut next: Option<Timestamp> = None;
+        if !self.paused && self.draining.is_none() {
+            let sources: Vec<SourceId> = self.lanes.keys().cloned().collect();
+            for source in sources {
+                if let Some(at) = self.advance_lane(&source) {
+                    next = Some(next.map_or(at, |earliest| earliest.min(at)));
+                }
+            }
+        }
+        self.set_alarm(next);
+        self.tell();
+        Ok(())
+    }
+
+    fn advance_lane(&mut self, source: &SourceId) -> Option<Timestamp> {
+        loop {
+            let now = self.args.clock.now();
+            let limits = self.args.spec.limits;
+            let step = self.lanes.get_mut(source)?.step(now, &limits);
+            match step {
+                Step::Claim { events, previous } => {
+                    let frame = self.args.spec.frame(self.args.incarnation, now);
+                    let execution = Execution::fix(&frame, &events);
+                    self.start(source, execution, Some(events), previous);
+                }
+                Step::Retry(execution) => self.start(source, *execution, None, 0),
+                Step::Read { after, limit } => self.read(source, after, limit),
+                Step::Pass(sequence) => self.pass(source, sequence),
+                Step::Wait(at) => return Some(at),
+                Step::Idle => return None,
+            }
+        }
+    }
+
+    fn start(&mut self, source: &SourceId, execution: Execution, events: Option<Vec<Event>>, previous: u64) {
+        let spec = &self.args.spec;
+        let at_once = spec.lifecycle == LifecycleMode::Settled && execution.attempts == 0 && !self.cautious;
+        let attempt = Attempt {
+            spec: Arc::clone(spec),
+            log: self.args.log.clone(),
+            reader: self.args.reader.clone(),
+            registry: Arc::clone(&self.args.registry),
+            clock: Arc::clone(&self.args.clock),
+            site: self.site.clone(),
+            incarnation: self.args.incarnation,
+        };
+        self.running += 1;
+        let (me, source) = (self.me.clone(), source.clone());
+        let ending = attempt.begin(execution, events, previous, at_once);
+        self.tasks.spawn(async move {
+            let end = Box::new(ending.await);
+            // Whoever started the attempt may be gone; recovery has it then.
+            drop(me.send_message(ConsumerMessage::Ended { source, end }));
+        });
+    }
+
+    fn read(&mut self, source: &SourceId, after: u64, limit: usize) {
+        let (reader, spec) = (self.args.reader.clone(), Arc::clone(&self.args.spec));
+        let (me, source) = (self.me.clone(), source.clone());
+        self.tasks.spawn_blocking(move || {
+            let page = matching(&reader, &spec, &source, after, limit).ok();
+            drop(me.send_message(ConsumerMessage::Read { source, after, page }));
+        });
+    }
+
+    fn pass(&mut self, source: &SourceId, sequence: u64) {
+        let consumer = self.args.spec.key.clone();
+        let rows = vec![Row::Pass { consumer, source: source.clone(), sequence }];
+        let (log, me, site) = (self.args.log.clone(), self.me.clone(), self.site.clone());
+        self.tasks.spawn(async move {
+            if site.pass(KillPoint::ProgressBefore).await.is_err() {
+                return;
+            }
+            let submitted = log.submit(Arc::new(Commit { rows, ..Commit::default() }));
+            if site.pass(KillPoint::ProgressInside).await.is_err() || submitted.settled().await.is_err() {
+                return; // progress is written again another time
+            }
+            drop(site.pass(KillPoint::ProgressAfter).await);
+            drop(me.send_message(ConsumerMessage::Passed));
+        });
+    }
+
+    /// Rings at `at`, replacing an alarm for another time.
+    fn set_alarm(&mut self, at: Option<Timestamp>) {
+        if self.alarm.as_ref().map(|(set, _)| *set) == at {
+            return;
+        }
+        if let Some((_, alarm)) = self.alarm.take() {
+            alarm.abort();
+        }
+        let Some(at) = at else { return };
+        let wait = u64::try_from(at.millis_since(self.args.clock.now())).unwrap_or(0);
+        let me = self.me.clone();
+        let alarm = self.tasks.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(wait.max(1))).await;
+            drop(me.send_message(ConsumerMessage::Look));
+        });
+        self.alarm = Some((at, alarm));
+    }
+
+    /// Writes down what the tree shows.
+    fn tell(&self) {
+        let status = &self.args.status;
+        let states: Vec<LaneState> = self.lanes.values().map(Lane::state).collect();
+        let retry_at = states.iter().filter_map(|state| match state {
+            LaneState::Waiting(at) => Some(*at),
+            LaneState::Idle | LaneState::Running | LaneState::Held | LaneState::Behind => None,
+        });
+        let retry_at = retry_at.min();
+        let held = self.lanes.values().find_map(Lane::held);
+        let note = if self.draining.is_some() {
+            Some(DRAINING)
+        } else if held.is_some() {
+            Some(HELD)
+        } else if self.paused {
+            Some(PAUSED)
+        } else if self.running > 0 {
+            Some(RUNNING)
+        } else if retry_at.is_some() {
+            Some(WAITING)
+        } else if states.contains(&LaneState::Behind) {
+            Some(BEHIND)
+        } else {
+            None
+        };
+        status.note(note);
+        status.set("behind", Detail::Count(self.lanes.values().map(Lane::behind).sum()));
+        status.set("running", Detail::Count(self.running as u64));
+        match retry_at {
+            Some(at) => status.set("retryAt", Detail::At(at)),
+            None => status.clear("retryAt"),
+        }
+        match held {
+            Some(execution) => status.set("held", Detail::id(&execution.id)),
+            None => status.clear("held"),
+        }
+    }
+}
+
+/// Reads off the async threads.
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    tokio::task::spawn_blocking(read).await.unwrap_or(Err(Fault(STORE_UNREADABLE)))
+}

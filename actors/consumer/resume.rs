@@ -1,0 +1,110 @@
+//! Reading in the log where a consumer stands; blocking, and called from a thread that may block.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thoughtstream_domain::commit::Control;
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::lane::Lane;
+use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus};
+use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+
+use super::{ATTEMPT_LEFT_OPEN, ConsumerSpec, unreadable};
+use crate::supervisor::Fault;
+
+/// How many pages of events that do not match one read goes through before it reports back.
+const PAGES_MAX: usize = 16;
+
+/// Is where a consumer stands.
+pub(super) struct Standing {
+    pub(super) control: Option<Control>,
+    pub(super) lanes: BTreeMap<SourceId, Lane>,
+}
+
+/// Reads where a consumer stands on every source that is for it, but for those in `skip`.
+pub(super) fn standing(
+    reader: &Reader,
+    spec: &ConsumerSpec,
+    skip: &BTreeSet<SourceId>,
+) -> Result<Standing, Fault> {
+    let control = reader.control(&spec.key.id).map_err(unreadable)?;
+    let mut unsettled = unsettled(reader, spec)?;
+    let mut lanes = BTreeMap::new();
+    for head in reader.sources().map_err(unreadable)? {
+        if spec.includes(&head.source) && !skip.contains(&head.source) {
+            let executions = unsettled.remove(&head.source).unwrap_or_default();
+            lanes.insert(head.source.clone(), lane(reader, spec, &head.source, head.sequence, executions)?);
+        }
+    }
+    // A source that holds executions exists; one that is not for this version any more is settled elsewhere.
+    Ok(Standing { control, lanes })
+}
+
+/// Reads where a consumer stands on a source that it sees for the first time.
+pub(super) fn first_sight(reader: &Reader, spec: &ConsumerSpec, source: &SourceId) -> Result<Lane, Fault> {
+    let head = reader.head(source).map_err(unreadable)?.map_or(0, |head| head.sequence);
+    let executions = unsettled(reader, spec)?.remove(source).unwrap_or_default();
+    lane(reader, spec, source, head, executions)
+}
+
+fn lane(
+    reader: &Reader,
+    spec: &ConsumerSpec,
+    source: &SourceId,
+    head: u64,
+    unsettled: Vec<Execution>,
+) -> Result<Lane, Fault> {
+    let progress = reader.progress(&spec.key, source).map_err(unreadable)?;
+    let claims = reader.claims(&spec.key, source, usize::MAX).map_err(unreadable)?;
+    let claimed = claims.last().map_or(progress, |claim| claim.sequence);
+    if unsettled.iter().any(|execution| execution.state.status() == ExecutionStatus::Running) {
+        return Err(Fault(ATTEMPT_LEFT_OPEN));
+    }
+    Ok(Lane::resume(progress, claimed, unsettled, head))
+}
+
+fn unsettled(reader: &Reader, spec: &ConsumerSpec) -> Result<BTreeMap<SourceId, Vec<Execution>>, Fault> {
+    let mut found: BTreeMap<SourceId, Vec<Execution>> = BTreeMap::new();
+    let mut after = 0;
+    loop {
+        let page = reader.unsettled(&spec.key, after, PAGE_ROWS_MAX).map_err(unreadable)?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after = last.position();
+        for execution in page {
+            found.entry(execution.source.clone()).or_default().push(execution);
+        }
+    }
+}
+
+/// Reads matching events behind `after`: at most `limit`, and the last sequence that was looked at.
+pub(super) fn matching(
+    reader: &Reader,
+    spec: &ConsumerSpec,
+    source: &SourceId,
+    after: u64,
+    limit: usize,
+) -> Result<(Vec<Event>, u64), Fault> {
+    let types = spec.types();
+    // Read before the events: what is appended in between is found by the next look.
+    let head = reader.head(source).map_err(unreadable)?.map_or(0, |head| head.sequence);
+    let mut looked_at = after;
+    for _ in 0..PAGES_MAX {
+        let page = reader.backlog(&types, source, looked_at, limit).map_err(unreadable)?;
+        let Some(last) = page.last() else { return Ok((Vec::new(), head.max(looked_at))) };
+        looked_at = last.sequence;
+        let found: Vec<Event> = page.into_iter().filter(|e| spec.subscription.matches(e)).collect();
+        if !found.is_empty() {
+            return Ok((found, looked_at));
+        }
+    }
+    Ok((Vec::new(), looked_at))
+}
+
+/// Reads the triggers of an execution again, for a retry.
+pub(super) fn triggers(reader: &Reader, execution: &Execution) -> Result<Vec<Event>, Fault> {
+    let read = execution.triggers.iter().map(|trigger| {
+        let event = reader.event_at(trigger.position).map_err(unreadable)?;
+        event.filter(|event| event.id == trigger.id).ok_or(Fault(super::STORE_UNREADABLE))
+    });
+    read.collect()
+}

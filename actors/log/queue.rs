@@ -1,0 +1,166 @@
+//! What waits for the writer: a queue that outlives every writer.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use thoughtstream_domain::commit::{Commit, Verdict};
+use tokio::sync::oneshot;
+
+/// The most commits of one group: it bounds how long the last of them waits for the first.
+const GROUP_COMMITS_MAX: usize = 512;
+/// About the most bytes of one group; one commit that is larger goes alone.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// Resolves to the verdict; to an error if the writer died with the commit in its hands.
+pub(super) type Answer = oneshot::Receiver<Verdict>;
+
+/// Is a commit and the place where its verdict is awaited.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) commit: Arc<Commit>,
+    pub(super) reply: oneshot::Sender<Verdict>,
+}
+
+/// Is something to be done by whoever holds the store, between two groups.
+pub(super) type Errand = Box<dyn FnOnce(&mut dyn super::Ledger) + Send>;
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Pending>,
+    errands: VecDeque<Errand>,
+    closed: bool,
+    /// Which writer may take groups; a writer of an earlier term leaves.
+    term: u64,
+}
+
+/// Holds what waits.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("waiting", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Is what a writer gets when it asks for work.
+pub(super) enum Taken {
+    /// Something to do with the store.
+    Errand(Errand),
+    /// A group, never empty.
+    Group(Vec<Pending>),
+    /// Nothing came in time.
+    Nothing,
+    /// Another writer has taken over.
+    Dismissed,
+    /// The queue is closed and empty.
+    Finished,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a commit at the end; `None` once the queue is closed.
+    pub(super) fn push(&self, commit: Arc<Commit>) -> Option<Answer> {
+        let mut state = self.state();
+        if state.closed {
+            return None;
+        }
+        let (reply, answer) = oneshot::channel();
+        state.waiting.push_back(Pending { commit, reply });
+        drop(state);
+        self.changed.notify_all();
+        Some(answer)
+    }
+
+    /// Asks for something to be done; `false` once the queue is closed.
+    pub(super) fn send(&self, errand: Errand) -> bool {
+        let mut state = self.state();
+        if state.closed {
+            return false;
+        }
+        state.errands.push_back(errand);
+        drop(state);
+        self.changed.notify_all();
+        true
+    }
+
+    /// Returns how many commits wait.
+    pub(super) fn len(&self) -> usize {
+        self.state().waiting.len()
+    }
+
+    /// Takes no more.
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Begins the term of a new writer and dismisses the one before.
+    pub(super) fn begin_term(&self) -> u64 {
+        let mut state = self.state();
+        state.term += 1;
+        let term = state.term;
+        drop(state);
+        self.changed.notify_all();
+        term
+    }
+
+    /// Dismisses the writer of `term`, if it is still its term.
+    pub(super) fn end_term(&self, term: u64) {
+        let mut state = self.state();
+        if state.term == term {
+            state.term += 1;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Says how the writer of `term` has to end while it can write nothing; what waits then stays unknown.
+    pub(super) fn ended(&self, term: u64) -> Option<super::writer::ThreadEnd> {
+        let mut state = self.state();
+        if state.term != term {
+            return Some(super::writer::ThreadEnd::Dismissed);
+        }
+        if state.closed {
+            state.waiting.clear();
+            state.errands.clear();
+            return Some(super::writer::ThreadEnd::Finished);
+        }
+        None
+    }
+
+    /// Takes the next group, waiting at most `patience` for its first commit.
+    pub(super) fn take(&self, term: u64, patience: Duration) -> Taken {
+        let state = self.state();
+        let idle = |state: &mut State| {
+            state.waiting.is_empty() && state.errands.is_empty() && !state.closed && state.term == term
+        };
+        let (mut state, _) =
+            self.changed.wait_timeout_while(state, patience, idle).unwrap_or_else(PoisonError::into_inner);
+        if state.term != term {
+            return Taken::Dismissed;
+        }
+        if let Some(errand) = state.errands.pop_front() {
+            return Taken::Errand(errand);
+        }
+        if state.waiting.is_empty() {
+            return if state.closed { Taken::Finished } else { Taken::Nothing };
+        }
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = state.waiting.front() {
+            bytes += next.commit.weight();
+            if group.len() == GROUP_COMMITS_MAX || (bytes > GROUP_BYTES_MAX && !group.is_empty()) {
+                break;
+            }
+            group.extend(state.waiting.pop_front());
+        }
+        Taken::Group(group)
+    }
+}

@@ -1,0 +1,177 @@
+//! The log writer against a ledger that fails, hangs and panics on command.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use ractor::Actor;
+use thoughtstream_domain::commit::Placed;
+use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
+use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId};
+use thoughtstream_domain::payload::TypedPayload;
+use thoughtstream_domain::payload::note::Note;
+use thoughtstream_domain::privacy::Privacy;
+
+use super::*;
+use crate::killpoint::KillPoints;
+
+/// Fails as told, and otherwise keeps ids in memory the way the log does: once each.
+#[derive(Default)]
+struct FakeLedger {
+    events: BTreeMap<EventId, Placed>,
+    groups: Vec<usize>,
+    script: Vec<Fault>,
+    unwritable_for: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    ErrorAfterWrite,
+    PanicAfterWrite,
+}
+
+impl Ledger for FakeLedger {
+    fn apply(&mut self, group: &[Arc<Commit>]) -> Result<Vec<Verdict>, LedgerError> {
+        self.groups.push(group.len());
+        let verdicts = group.iter().map(|commit| self.one(commit)).collect();
+        match self.script.pop() {
+            Some(Fault::ErrorAfterWrite) => Err(LedgerError::Unwritable { code: "disk-full".into() }),
+            Some(Fault::PanicAfterWrite) => panic!("scripted"),
+            None => Ok(verdicts),
+        }
+    }
+
+    fn upkeep(&mut self) -> Result<Duration, LedgerError> {
+        Ok(Duration::from_secs(3600))
+    }
+
+    fn reopen(&mut self) -> Result<(), LedgerError> {
+        if self.unwritable_for == 0 {
+            return Ok(());
+        }
+        self.unwritable_for -= 1;
+        Err(LedgerError::Unwritable { code: "disk-full".into() })
+    }
+
+    fn head(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    fn set_types(&mut self, _: Types) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl FakeLedger {
+    fn one(&mut self, commit: &Commit) -> Verdict {
+        let id = commit.appends[0].id();
+        if let Some(placed) = self.events.get(&id) {
+            return Verdict::AlreadyCommitted(vec![*placed]);
+        }
+        let position = self.events.len() as u64 + 1;
+        let placed = Placed { id, position, sequence: position, recorded_at: Timestamp::from_millis(0) };
+        self.events.insert(id, placed);
+        Verdict::Committed(vec![placed])
+    }
+}
+
+fn commit(n: usize) -> Commit {
+    let source = SourceId::parse("notes:x").unwrap();
+    let key = IdempotencyKey::parse(&format!("k{n}")).unwrap();
+    let envelope = Envelope::new(source, key, Privacy::Private, EventActor::ours(ActorKind::Person, "uid:1"));
+    let note = Note { text: format!("note {n}"), title: None, tags: vec![] };
+    Commit { appends: vec![note.candidate(envelope)], ..Commit::default() }
+}
+
+fn args(log: &LogHandle, ledger: FakeLedger) -> (WriterArgs, Arc<Mutex<FakeLedger>>) {
+    let ledger = Arc::new(Mutex::new(ledger));
+    let args = WriterArgs {
+        log: log.clone(),
+        ledger: Arc::clone(&ledger) as Arc<Mutex<dyn Ledger>>,
+        points: KillPoints::disabled(),
+        path: "log".into(),
+        now: Arc::new(|| Timestamp::from_millis(0)),
+    };
+    (args, ledger)
+}
+
+#[tokio::test]
+async fn what_waits_goes_in_as_one_group_and_everyone_gets_an_answer() {
+    let log = LogHandle::default();
+    let waiting: Vec<_> = (0..100).map(|n| log.submit(Arc::new(commit(n)))).collect();
+    let (args, ledger) = args(&log, FakeLedger::default());
+    let (writer, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    for submitted in waiting {
+        assert!(matches!(submitted.settled().await, Ok(Verdict::Committed(_))));
+    }
+    assert_eq!(*log.head().borrow(), 100);
+    log.close();
+    joined.await.unwrap();
+    assert_eq!(ledger.lock().unwrap().groups, [100]);
+    assert!(matches!(log.commit(commit(1)).await, Err(LogError::Closed)));
+    drop(writer);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_found_out_by_handing_the_same_commit_in_again() {
+    let log = LogHandle::default();
+    let script = vec![Fault::ErrorAfterWrite];
+    let (args, ledger) = args(&log, FakeLedger { script, unwritable_for: 1, ..FakeLedger::default() });
+    let (_writer, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    assert!(matches!(log.commit(commit(1)).await, Ok(Verdict::AlreadyCommitted(_))));
+    assert_eq!(*log.state().borrow(), LogState::Writable);
+    log.close();
+    joined.await.unwrap();
+    assert_eq!(ledger.lock().unwrap().events.len(), 1);
+}
+
+#[tokio::test]
+async fn a_caller_that_wants_to_know_learns_that_it_is_unknown() {
+    let log = LogHandle::default();
+    let script = vec![Fault::ErrorAfterWrite];
+    let (args, _ledger) = args(&log, FakeLedger { script, unwritable_for: 2, ..FakeLedger::default() });
+    let (_writer, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    assert_eq!(log.offer(commit(1)).await, Err(LogError::Unknown));
+    let mut state = log.state();
+    state.wait_for(|s| *s != LogState::Writable).await.unwrap();
+    assert!(matches!(log.offer(commit(2)).await, Err(LogError::Unwritable { .. })));
+    state.wait_for(|s| *s == LogState::Writable).await.unwrap();
+    assert!(matches!(log.offer(commit(1)).await, Ok(Verdict::AlreadyCommitted(_))));
+    log.close();
+    joined.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_writer_that_dies_is_succeeded_and_nothing_is_lost_or_doubled() {
+    let log = LogHandle::default();
+    let script = vec![Fault::PanicAfterWrite];
+    let (args, ledger) = args(&log, FakeLedger { script, ..FakeLedger::default() });
+    let callers: Vec<_> = (0..50).map(|n| tokio::spawn(log.submit(Arc::new(commit(n))).settled())).collect();
+    let (_first, joined) = Actor::spawn(None, LogWriter, args.clone()).await.unwrap();
+    joined.await.unwrap();
+    let (_second, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    for caller in callers {
+        assert!(matches!(caller.await.unwrap(), Ok(Verdict::AlreadyCommitted(_) | Verdict::Committed(_))));
+    }
+    log.close();
+    joined.await.unwrap();
+    assert_eq!(ledger.lock().unwrap().events.len(), 50);
+}
+
+#[tokio::test]
+async fn a_killed_writer_leaves_its_queue_to_the_next() {
+    let log = LogHandle::default();
+    let (args, ledger) = args(&log, FakeLedger::default());
+    for round in 0..20 {
+        let (writer, joined) = Actor::spawn(None, LogWriter, args.clone()).await.unwrap();
+        let callers: Vec<_> =
+            (0..10).map(|n| tokio::spawn(log.submit(Arc::new(commit(round * 10 + n))).settled())).collect();
+        writer.kill();
+        joined.await.unwrap();
+        let (_next, _joined) = Actor::spawn(None, LogWriter, args.clone()).await.unwrap();
+        for caller in callers {
+            assert!(caller.await.unwrap().unwrap().placed().is_some());
+        }
+    }
+    log.close(); // the last writer lets the ledger go when it has finished
+    assert_eq!(ledger.lock().unwrap().events.len(), 200);
+}

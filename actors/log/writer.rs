@@ -1,0 +1,291 @@
+//! The log writer: an actor that owns the writer thread, and the thread's loop.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::TypeRef;
+use thoughtstream_domain::time::Timestamp;
+
+use super::queue::{Pending, Queue, Taken};
+use super::{LogHandle, LogState};
+use crate::hub::Moved;
+use crate::killpoint::{KillPoint, KillPoints, KillSite};
+use crate::supervisor::Fault;
+
+/// How often an unwritable log is tried again.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
+
+/// Is what the writer thread needs of the store; a test puts a faulty one in its place.
+pub trait Ledger: Send + 'static {
+    /// Applies a group in one durable step; each commit gets its own verdict.
+    ///
+    /// # Errors
+    /// [`LedgerError`] if nothing is known about the group; [`Ledger::reopen`] comes next.
+    fn apply(&mut self, group: &[Arc<Commit>]) -> Result<Vec<Verdict>, LedgerError>;
+
+    /// Does upkeep that is due (a checkpoint), and says after how long the next may be due.
+    ///
+    /// # Errors
+    /// [`LedgerError`] as for [`Ledger::apply`].
+    fn upkeep(&mut self) -> Result<Duration, LedgerError>;
+
+    /// Opens the store anew after an error, so that what is durable is known again.
+    ///
+    /// # Errors
+    /// [`LedgerError`] if it still cannot be written.
+    fn reopen(&mut self) -> Result<(), LedgerError>;
+
+    /// Returns the last durable position.
+    fn head(&self) -> u64;
+
+    /// Sets the registered types and the hashes of their definitions.
+    ///
+    /// # Errors
+    /// In words, if a definition changed under an unchanged version.
+    fn set_types(&mut self, types: Types) -> Result<(), String>;
+}
+
+/// Is every registered type with the hash of its definition.
+pub type Types = BTreeMap<TypeRef, Sha256Hash>;
+
+/// Says why the store did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LedgerError {
+    /// It cannot be written at the moment: disk full, read-only, an I/O error.
+    #[error("{code}")]
+    Unwritable {
+        /// Why, as a code with a few words.
+        code: String,
+    },
+    /// It is damaged.
+    #[error("damaged: {what}")]
+    Damaged {
+        /// What is damaged.
+        what: String,
+    },
+}
+
+/// Is what a log writer is started with.
+#[derive(Clone)]
+pub struct WriterArgs {
+    /// The handle that it serves.
+    pub log: LogHandle,
+    /// The store; owned by the service, so that it outlives the writer.
+    pub ledger: Arc<Mutex<dyn Ledger>>,
+    /// Where it can be made to fail.
+    pub points: Arc<KillPoints>,
+    /// Its path in the tree.
+    pub path: Arc<str>,
+    /// The clock.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+/// Is the actor that owns the writer thread.
+#[derive(Debug)]
+pub struct LogWriter;
+
+/// Is what the writer thread tells its actor.
+#[derive(Debug)]
+pub enum LogWriterMessage {
+    /// The thread ended.
+    ThreadEnded(ThreadEnd),
+}
+
+/// Says how the writer thread ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThreadEnd {
+    /// The queue is closed and empty.
+    Finished,
+    /// Another writer took over.
+    Dismissed,
+    /// It panicked, or the store is damaged.
+    Failed,
+}
+
+/// Dismisses the thread when the actor goes.
+pub struct Term {
+    queue: Arc<Queue>,
+    term: u64,
+}
+
+impl Drop for Term {
+    fn drop(&mut self) {
+        self.queue.end_term(self.term);
+    }
+}
+
+impl Actor for LogWriter {
+    type Msg = LogWriterMessage;
+    type State = (WriterArgs, Option<Term>);
+    type Arguments = WriterArgs;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Self::Msg>,
+        args: WriterArgs,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok((args, None))
+    }
+
+    async fn post_start(
+        &self,
+        me: ActorRef<Self::Msg>,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let args = state.0.clone();
+        let queue = Arc::clone(&args.log.queue);
+        let term = queue.begin_term();
+        state.1 = Some(Term { queue, term });
+        let site = args.points.site(Arc::clone(&args.path), Some(me.get_cell()));
+        let thread = std::thread::Builder::new().name("log-writer".to_owned());
+        thread.spawn(move || {
+            let outcome =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Loop { args, term, site }.run()));
+            // The actor may be gone already; then nobody needs to know.
+            drop(me.send_message(LogWriterMessage::ThreadEnded(outcome.unwrap_or(ThreadEnd::Failed))));
+        })?;
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<Self::Msg>,
+        message: Self::Msg,
+        _: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let LogWriterMessage::ThreadEnded(end) = message;
+        match end {
+            ThreadEnd::Finished => me.stop(None),
+            ThreadEnd::Dismissed => {}
+            ThreadEnd::Failed => return Err("the writer thread failed".into()),
+        }
+        Ok(())
+    }
+}
+
+struct Loop {
+    args: WriterArgs,
+    term: u64,
+    site: KillSite,
+}
+
+/// Says why a group was not finished.
+enum Broken {
+    /// The store failed.
+    Ledger(LedgerError),
+    /// A kill point said so.
+    Fault,
+}
+
+impl From<LedgerError> for Broken {
+    fn from(error: LedgerError) -> Self {
+        Self::Ledger(error)
+    }
+}
+
+impl From<Fault> for Broken {
+    fn from(_: Fault) -> Self {
+        Self::Fault
+    }
+}
+
+impl Loop {
+    fn run(self) -> ThreadEnd {
+        // A poisoned lock means that a writer died inside the store: what it had open is not to be trusted.
+        let (mut ledger, mut broken) = match self.args.ledger.lock() {
+            Ok(ledger) => (ledger, None),
+            Err(poisoned) => {
+                self.args.ledger.clear_poison();
+                let code = "the writer died while it wrote".to_owned();
+                (PoisonError::into_inner(poisoned), Some(LedgerError::Unwritable { code }))
+            }
+        };
+        let mut patience = Duration::ZERO;
+        loop {
+            if let Some(error) = broken.take() {
+                match self.recover(&mut *ledger, error) {
+                    Ok(()) => {}
+                    Err(end) => return end,
+                }
+            }
+            match self.args.log.queue.take(self.term, patience) {
+                Taken::Dismissed => return ThreadEnd::Dismissed,
+                Taken::Finished => return ThreadEnd::Finished,
+                Taken::Nothing => {}
+                Taken::Errand(errand) => errand(&mut *ledger),
+                Taken::Group(group) => match self.group(&mut *ledger, group) {
+                    Ok(()) => {}
+                    Err(Broken::Ledger(error)) => broken = Some(error),
+                    Err(Broken::Fault) => return ThreadEnd::Failed,
+                },
+            }
+            match ledger.upkeep() {
+                Ok(next) => patience = next,
+                Err(error) => broken = broken.or(Some(error)),
+            }
+        }
+    }
+
+    fn group(&self, ledger: &mut dyn Ledger, group: Vec<Pending>) -> Result<(), Broken> {
+        self.site.pass_blocking(KillPoint::CommitBefore)?;
+        let (commits, replies): (Vec<_>, Vec<_>) = group.into_iter().map(|p| (p.commit, p.reply)).unzip();
+        let verdicts = ledger.apply(&commits)?; // an error drops the replies: unknown to those who wait
+        self.site.pass_blocking(KillPoint::CommitAfterSync)?;
+        self.args.log.head.send_replace(ledger.head());
+        let mut moved = Vec::new();
+        for (commit, verdict) in commits.iter().zip(&verdicts) {
+            let Verdict::Committed(placed) = verdict else { continue };
+            moved.extend(commit.appends.iter().zip(placed).map(|(candidate, placed)| Moved {
+                source: candidate.envelope().source.clone(),
+                kind: candidate.kind().name.clone(),
+                sequence: placed.sequence,
+            }));
+        }
+        for (reply, verdict) in replies.into_iter().zip(verdicts) {
+            // Whoever asked may be gone; the commit stands all the same.
+            drop(reply.send(verdict));
+        }
+        self.args.log.hub.announce(&moved);
+        self.site.pass_blocking(KillPoint::CommitAfter)?;
+        Ok(())
+    }
+
+    /// Opens the store anew until it can be written, unless it is damaged or another writer takes over.
+    fn recover(&self, ledger: &mut dyn Ledger, mut error: LedgerError) -> Result<(), ThreadEnd> {
+        let since = (self.args.now)();
+        loop {
+            match error {
+                LedgerError::Damaged { what } => {
+                    tracing::error!(target: "log", "the store is damaged");
+                    self.args.log.state.send_replace(LogState::Damaged { what });
+                    return Err(ThreadEnd::Failed);
+                }
+                LedgerError::Unwritable { code } => {
+                    self.args.log.state.send_if_modified(|state| {
+                        let news = *state == LogState::Writable;
+                        if news {
+                            *state = LogState::Unwritable { code: code.clone(), since };
+                        }
+                        news
+                    });
+                }
+            }
+            match ledger.reopen() {
+                Ok(()) => {
+                    self.args.log.state.send_replace(LogState::Writable);
+                    self.args.log.head.send_replace(ledger.head());
+                    return Ok(());
+                }
+                Err(again) => error = again,
+            }
+            std::thread::sleep(PROBE_EVERY);
+            if let Some(end) = self.args.log.queue.ended(self.term) {
+                return Err(end);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A watched source: an actor that looks, hands changes to the log in order, and looks again.
+//!
+//! What of a scan may be said, and what waits, is decided by
+//! [`FilesystemProducer`](thoughtstream_channels::filesystem::producer::FilesystemProducer); this actor only
+//! carries it. It starts from the documents of the log, so edits made while the service was down are found by
+//! the first look.
+
+mod round;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use thoughtstream_channels::filesystem::producer::RemovalRule;
+use thoughtstream_channels::filesystem::rules::ScanRules;
+use thoughtstream_channels::filesystem::watch::WatchSettings;
+use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_store::Reader;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::clock::Clock;
+use crate::killpoint::KillPoints;
+use crate::log::LogHandle;
+use crate::supervisor::{Fault, ReasonCode, StatusCell};
+
+/// The looking task panicked.
+const ROUND_FAILED: ReasonCode = ReasonCode::new("round-failed");
+
+/// Is what a watched source is configured with.
+#[derive(Debug, Clone)]
+pub struct ProducerSpec {
+    /// The source.
+    pub source: SourceId,
+    /// The directory.
+    pub root: PathBuf,
+    /// The service's data directory, which must lie apart.
+    pub data: PathBuf,
+    /// Which files are documents.
+    pub rules: ScanRules,
+    /// When removals are held.
+    pub removals: RemovalRule,
+    /// How it is watched.
+    pub watch: WatchSettings,
+    /// The class of its events.
+    pub privacy: Privacy,
+}
+
+/// Is the producer actor.
+#[derive(Debug)]
+pub struct Producer;
+
+/// Is what a producer is told.
+#[derive(Debug)]
+pub enum ProducerMessage {
+    /// Look now.
+    Look,
+    /// A person says that the removals that wait are meant.
+    AcknowledgeRemovals,
+    /// The looking task ended; it never does by itself.
+    Ended(Fault),
+}
+
+/// Is what a producer is started with.
+#[derive(Clone)]
+pub struct ProducerArgs {
+    /// What it watches.
+    pub spec: Arc<ProducerSpec>,
+    /// Where commits go.
+    pub log: LogHandle,
+    /// Where known documents are read.
+    pub reader: Reader,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where it can be made to fail.
+    pub points: Arc<KillPoints>,
+    /// The number of this service's start.
+    pub incarnation: u64,
+    /// Its path in the tree.
+    pub path: Arc<str>,
+    /// Where it says how it is doing.
+    pub status: Arc<StatusCell>,
+}
+
+/// Is what the looking task hears from its actor.
+#[derive(Debug, Default)]
+pub(crate) struct Nudges {
+    pub(crate) look: Notify,
+    acknowledged: AtomicBool,
+}
+
+impl Nudges {
+    /// Takes a person's word that the removals that wait are meant.
+    pub(crate) fn take_acknowledgement(&self) -> bool {
+        self.acknowledged.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// Is the state of a producer actor; dropping it ends the looking task.
+pub struct ProducerState {
+    args: ProducerArgs,
+    nudges: Arc<Nudges>,
+    looking: JoinSet<()>,
+}
+
+impl Actor for Producer {
+    type Msg = ProducerMessage;
+    type State = ProducerState;
+    type Arguments = ProducerArgs;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<ProducerMessage>,
+        args: ProducerArgs,
+    ) -> Result<ProducerState, ActorProcessingErr> {
+        Ok(ProducerState { args, nudges: Arc::default(), looking: JoinSet::new() })
+    }
+
+    async fn post_start(
+        &self,
+        me: ActorRef<ProducerMessage>,
+        state: &mut ProducerState,
+    ) -> Result<(), ActorProcessingErr> {
+        let site = state.args.points.site(Arc::clone(&state.args.path), Some(me.get_cell()));
+        let looking = tokio::spawn(round::keep_looking(state.args.clone(), site, Arc::clone(&state.nudges)));
+        state.looking.spawn(async move {
+            // Dropped with the state, which must take the task inside along.
+            let guard = AbortOnDrop(looking);
+            let fault = guard.ended().await.unwrap_or(Fault(ROUND_FAILED));
+            drop(me.send_message(ProducerMessage::Ended(fault)));
+        });
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<ProducerMessage>,
+        message: ProducerMessage,
+        state: &mut ProducerState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ProducerMessage::Look => state.nudges.look.notify_one(),
+            ProducerMessage::AcknowledgeRemovals => {
+                state.nudges.acknowledged.store(true, Ordering::SeqCst);
+                state.nudges.look.notify_one();
+            }
+            ProducerMessage::Ended(fault) => return Err(fault.into()),
+        }
+        Ok(())
+    }
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<Fault>);
+
+impl AbortOnDrop {
+    async fn ended(mut self) -> Option<Fault> {
+        (&mut self.0).await.ok()
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,92 @@
+//! What a consumer runs on its triggers: the seam between the attempt and the work.
+
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::lifecycle::Output;
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRenamed};
+use thoughtstream_domain::text::characters;
+use thoughtstream_domain::transform::{self, TransformError};
+use thoughtstream_store::Reader;
+
+/// Runs on a thread of its own; the same triggers give the same outputs.
+pub trait Runner: Send + Sync + 'static {
+    /// Makes outputs of the triggers.
+    ///
+    /// # Errors
+    /// [`RunFailure`] with an allow-listed code.
+    fn run(&self, reader: &Reader, triggers: &[Event]) -> Result<Vec<Output>, RunFailure>;
+}
+
+/// Says why a run gave no outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunFailure {
+    /// The reason, from a fixed list.
+    pub code: &'static str,
+    /// Whether the same input could succeed another time.
+    pub retryable: bool,
+}
+
+impl RunFailure {
+    /// The same input would fail again.
+    #[must_use]
+    pub const fn of_input(code: &'static str) -> Self {
+        Self { code, retryable: false }
+    }
+
+    /// Something around the run failed.
+    #[must_use]
+    pub const fn of_surroundings(code: &'static str) -> Self {
+        Self { code, retryable: true }
+    }
+}
+
+/// Runs one of the transforms that ship, on the document versions that the triggers name.
+#[derive(Debug, Clone)]
+pub struct Deterministic {
+    /// The transform's name; the declaration was checked against the list of them.
+    pub transform: String,
+    /// The most characters (UTF-16 code units) of all documents of one run together; nothing is ever cut.
+    pub characters_max: usize,
+}
+
+impl Runner for Deterministic {
+    fn run(&self, reader: &Reader, triggers: &[Event]) -> Result<Vec<Output>, RunFailure> {
+        let mut left = self.characters_max;
+        let mut outputs = Vec::new();
+        for trigger in triggers {
+            let content = content(reader, trigger)?;
+            if let Some(text) = content.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok()) {
+                left = left
+                    .checked_sub(characters(text))
+                    .ok_or(RunFailure::of_input("context-exceeds-max-chars"))?;
+            }
+            let payload = trigger.payload_value().ok_or(RunFailure::of_input("trigger-unreadable"))?;
+            let about = transform::Trigger::read(&trigger.kind, &payload).map_err(failure)?;
+            let made = transform::run(&self.transform, &about, content.as_deref()).map_err(failure)?;
+            outputs.extend(made.into_iter().map(|o| Output {
+                kind: o.kind,
+                payload: o.payload,
+                address: None,
+            }));
+        }
+        Ok(outputs)
+    }
+}
+
+/// Reads the document version that a file event names; other events name none.
+fn content(reader: &Reader, trigger: &Event) -> Result<Option<Vec<u8>>, RunFailure> {
+    let sha256 = match trigger.kind.name.as_str() {
+        FileAdded::NAME => trigger.payload_as::<FileAdded>().map(|p| p.sha256),
+        FileChanged::NAME => trigger.payload_as::<FileChanged>().map(|p| p.sha256),
+        FileRenamed::NAME => trigger.payload_as::<FileRenamed>().map(|p| p.sha256),
+        _ => return Ok(None),
+    };
+    let sha256 = sha256.map_err(|_| RunFailure::of_input("trigger-unreadable"))?;
+    let blob = reader.blob(&sha256).map_err(|_| RunFailure::of_surroundings("store-unreadable"))?;
+    let blob = blob.ok_or(RunFailure::of_input("document-version-missing"))?;
+    Ok(Some(blob.into_inner()))
+}
+
+fn failure(error: TransformError) -> RunFailure {
+    RunFailure::of_input(error.code())
+}

@@ -1,0 +1,145 @@
+//! The scribe: turns what supervisors notice into events of `system:supervision`.
+//!
+//! A notice that is lost costs an event that a person would have liked to read, nothing else: what must be
+//! recorded about an interrupted attempt is recorded by recovery, from the log.
+
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use thoughtstream_domain::commit::{Commit, Row};
+use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Candidate, Envelope};
+use thoughtstream_domain::id::{ConsumerId, IdempotencyKey, SourceId};
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::system::{Incident, Quarantined, Restarted};
+use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_store::Reader;
+use tokio::sync::{Mutex, mpsc};
+
+use crate::log::LogHandle;
+use crate::supervisor::{Exit, Fault, Notice, NoticeKind, ReasonCode};
+
+const READER_GONE: ReasonCode = ReasonCode::new("notices-closed");
+
+/// Is the scribe actor.
+#[derive(Debug)]
+pub struct Scribe;
+
+/// Is what the scribe is started with.
+#[derive(Clone)]
+pub struct ScribeArgs {
+    /// Where notices come from; shared by all incarnations.
+    pub notices: Arc<Mutex<mpsc::Receiver<Notice>>>,
+    /// Where events go.
+    pub log: LogHandle,
+    /// Where control rows are read.
+    pub reader: Reader,
+    /// The number of this service's start.
+    pub incarnation: u64,
+}
+
+/// Is what the scribe is told.
+#[derive(Debug)]
+pub enum ScribeMessage {
+    /// Take the next notice.
+    Next,
+}
+
+impl Actor for Scribe {
+    type Msg = ScribeMessage;
+    type State = ScribeArgs;
+    type Arguments = ScribeArgs;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<ScribeMessage>,
+        args: ScribeArgs,
+    ) -> Result<ScribeArgs, ActorProcessingErr> {
+        Ok(args)
+    }
+
+    async fn post_start(
+        &self,
+        me: ActorRef<ScribeMessage>,
+        _: &mut ScribeArgs,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(me.cast(ScribeMessage::Next)?)
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<ScribeMessage>,
+        _: ScribeMessage,
+        args: &mut ScribeArgs,
+    ) -> Result<(), ActorProcessingErr> {
+        let notice = args.notices.lock().await.recv().await.ok_or(Fault(READER_GONE))?;
+        if let Some(commit) = commit(args, &notice) {
+            // Closed means that the service is stopping.
+            drop(args.log.commit(commit).await);
+        }
+        Ok(me.cast(ScribeMessage::Next)?)
+    }
+}
+
+/// Makes the commit that records a notice, if it is one to record.
+fn commit(args: &ScribeArgs, notice: &Notice) -> Option<Commit> {
+    let child = notice.path.to_string();
+    let (candidate, row) = match notice.what {
+        NoticeKind::Restarted { exit, restarts } => {
+            let restarts = u32::try_from(restarts).unwrap_or(u32::MAX);
+            let event = Restarted { child, code: code(exit), restarts };
+            (event.candidate(envelope(args, notice, "restarted")), None)
+        }
+        NoticeKind::Quarantined { exit, .. } => {
+            let event = Quarantined { child, code: code(exit), source: None, event: None };
+            (event.candidate(envelope(args, notice, "quarantined")), control(args, notice, exit))
+        }
+        NoticeKind::GaveUp { exit } => {
+            let event =
+                Incident { subject: child, code: "gave-up".into(), detail: Some(code(exit)), over: false };
+            (event.candidate(envelope(args, notice, "gave-up")), None)
+        }
+        NoticeKind::Incident { code } => {
+            let event = Incident { subject: child, code: code.as_str().into(), detail: None, over: false };
+            (event.candidate(envelope(args, notice, code.as_str())), None)
+        }
+        // A person's or a reload's doing is recorded as theirs.
+        NoticeKind::Resumed | NoticeKind::Stopped { .. } => return None,
+    };
+    Some(Commit { appends: vec![candidate], rows: row.into_iter().collect(), ..Commit::default() })
+}
+
+/// A quarantined consumer stays so across restarts of the service.
+fn control(args: &ScribeArgs, notice: &Notice, exit: Exit) -> Option<Row> {
+    let name = notice.path.strip_prefix("thoughtstream/consumers/")?;
+    let id = ConsumerId::parse(name).ok()?;
+    let mut control = args.reader.control(&id).ok()?.unwrap_or_default();
+    control.quarantined_since = Some(notice.at);
+    control.quarantine_code = Some(code(exit));
+    Some(Row::Control(id, control))
+}
+
+fn code(exit: Exit) -> String {
+    exit.reason().unwrap_or(exit.kind()).to_owned()
+}
+
+fn envelope(args: &ScribeArgs, notice: &Notice, what: &str) -> Envelope {
+    let at = notice.at.as_millis();
+    let key = format!("{}/{}/{}/{what}/{at}", args.incarnation, notice.path, notice.incarnation);
+    // A path longer than a key can be is named by its hash.
+    let key = IdempotencyKey::parse(&key).unwrap_or_else(|_| {
+        let hash = thoughtstream_domain::hash::Sha256Hash::of(key.as_bytes());
+        IdempotencyKey::parse(&hash.to_string()).expect("a hash in hexadecimal is a key")
+    });
+    let actor = EventActor::ours(ActorKind::System, "supervision");
+    Envelope::new(SourceId::supervision(), key, Privacy::Private, actor)
+}
+
+/// Makes a candidate of the service's own, with a key that rises with its starts.
+pub(crate) fn of_service<P: thoughtstream_domain::payload::TypedPayload>(
+    payload: &P,
+    key: &str,
+) -> Candidate {
+    let key = IdempotencyKey::parse(key).expect("numbers and words make a key");
+    let actor = EventActor::ours(ActorKind::System, "service");
+    payload.candidate(Envelope::new(SourceId::supervision(), key, Privacy::Private, actor))
+}

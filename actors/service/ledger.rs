@@ -1,0 +1,127 @@
+//! The store's writer, as the log writer's thread drives it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::payload::system::ServiceStopped;
+use thoughtstream_effects::disk;
+use thoughtstream_store::{OpenError, Reader, TypesError, WriteError, Writer};
+
+use crate::clock::Clock;
+use crate::log::{Ledger, LedgerError, Types};
+use crate::scribe::of_service;
+
+/// After how long without work the log is carried over into its tables.
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(200);
+/// How long an idle writer sleeps; a commit wakes it at once.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Is the store's writer with what the thread needs around it.
+pub struct StoreLedger {
+    writer: Writer,
+    reader: Reader,
+    data: PathBuf,
+    clock: Arc<dyn Clock>,
+    head: u64,
+    /// How much must be free before writing is tried again.
+    needed: Option<u64>,
+}
+
+impl StoreLedger {
+    pub(super) fn new(
+        writer: Writer,
+        reader: Reader,
+        data: PathBuf,
+        clock: Arc<dyn Clock>,
+        head: u64,
+    ) -> Self {
+        Self { writer, reader, data, clock, head, needed: None }
+    }
+
+    /// Leaves the store: notes the orderly end, and carries everything over into the tables.
+    pub(super) fn leave(&mut self, in_order: bool) -> Result<(), LedgerError> {
+        if in_order {
+            let incarnation = self.writer.incarnation();
+            let stopped = of_service(&ServiceStopped { incarnation }, &format!("{incarnation}/stopped"));
+            let commit = Commit { appends: vec![stopped], ..Commit::default() };
+            self.apply(&[Arc::new(commit)])?;
+        }
+        self.writer.checkpoint().map_err(|e| self.explain(e))
+    }
+
+    fn explain(&mut self, error: WriteError) -> LedgerError {
+        match error {
+            WriteError::NoSpace { free, needed } => {
+                self.needed = Some(needed);
+                let code = format!("disk-full: {free} bytes are free, {needed} are needed");
+                LedgerError::Unwritable { code }
+            }
+            WriteError::Damaged { place } => LedgerError::Damaged { what: place },
+            WriteError::Failed(_) | WriteError::Unknown(_) | WriteError::MustReopen => {
+                LedgerError::Unwritable { code: "write-failed: the log is opened again".to_owned() }
+            }
+        }
+    }
+}
+
+impl Ledger for StoreLedger {
+    fn apply(&mut self, group: &[Arc<Commit>]) -> Result<Vec<Verdict>, LedgerError> {
+        let now = self.clock.now();
+        let verdicts = self.writer.apply(group, now).map_err(|e| self.explain(e))?;
+        for placed in verdicts.iter().filter_map(Verdict::placed).flatten() {
+            self.head = self.head.max(placed.position);
+        }
+        Ok(verdicts)
+    }
+
+    fn upkeep(&mut self) -> Result<Duration, LedgerError> {
+        self.writer.maybe_checkpoint(Instant::now()).map_err(|e| self.explain(e))?;
+        Ok(if self.writer.wants_checkpoint() { CHECKPOINT_EVERY } else { IDLE })
+    }
+
+    fn reopen(&mut self) -> Result<(), LedgerError> {
+        if let Some(needed) = self.needed {
+            let free = disk::room(&self.data).map(|room| room.bytes_free).unwrap_or(0);
+            if free < needed {
+                return Err(LedgerError::Unwritable {
+                    code: format!("disk-full: {free} bytes are free, {needed} are needed"),
+                });
+            }
+            self.needed = None;
+        }
+        if self.writer.has_failed() {
+            self.writer.reopen().map_err(|error| match error {
+                OpenError::Damaged { what, .. } => LedgerError::Damaged { what },
+                OpenError::Journal(error) => LedgerError::Damaged { what: error.to_string() },
+                OpenError::Empty { path } | OpenError::NotAStore { path } => {
+                    LedgerError::Damaged { what: format!("{} is not what it was", path.display()) }
+                }
+                OpenError::Absent { .. }
+                | OpenError::Unfinished { .. }
+                | OpenError::NewerFormat { .. }
+                | OpenError::Held { .. }
+                | OpenError::Disk(_)
+                | OpenError::Io { .. } => LedgerError::Unwritable { code: "reopen-failed".to_owned() },
+            })?;
+        }
+        if let Ok(head) = self.reader.last_position() {
+            self.head = head;
+        }
+        Ok(())
+    }
+
+    fn head(&self) -> u64 {
+        self.head
+    }
+
+    fn set_types(&mut self, types: Types) -> Result<(), String> {
+        self.writer.set_types(types).map_err(|error| match error {
+            TypesError::Changed(changed) => {
+                changed.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            }
+            TypesError::Read(error) => error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! What follows a person's decision once it is in the log: the actor is told to look, or is stopped and started.
+
+use std::sync::PoisonError;
+
+use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::id::ConsumerId;
+
+use super::ServiceHandle;
+use crate::consumer::ConsumerMessage;
+use crate::log::LogError;
+use crate::producer::ProducerMessage;
+use crate::supervisor::{ChildState, CommandError, RestartCause};
+
+/// Says why something was not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OperateError {
+    /// No enabled declaration has this id.
+    #[error("no enabled declaration has this id")]
+    NotEnabled,
+    /// No source of this name is watched.
+    #[error("no source of this name is watched")]
+    NotWatched,
+    /// The actor's supervisor did not do it.
+    #[error("{0}")]
+    Actor(CommandError),
+    /// Only a store made for rehearsal may be harmed on purpose.
+    #[error("this store holds real work: only a rehearsal may be harmed on purpose")]
+    NotARehearsal,
+    /// The service is stopping.
+    #[error("the service is stopping")]
+    Stopping,
+}
+
+impl ServiceHandle {
+    /// Hands a decision in.
+    ///
+    /// # Errors
+    /// [`LogError::Unwritable`] if nothing can be written; [`LogError::Unknown`] if the answer was lost.
+    pub async fn decide(&self, commit: Commit) -> Result<Verdict, LogError> {
+        self.0.log.offer(commit).await
+    }
+
+    /// Lets a consumer see what a person decided about it: its control row, or one of its executions. One that
+    /// its supervisor holds in quarantine is released if the log no longer says so.
+    ///
+    /// # Errors
+    /// [`OperateError`] if it is not enabled or its supervisor does not answer.
+    pub async fn consumer_changed(&self, id: &ConsumerId) -> Result<(), OperateError> {
+        let enabled = self.enabled(id)?;
+        let quarantined = |state| state == ChildState::Quarantined;
+        let tree = self.0.consumers.snapshot();
+        if tree.children.iter().any(|child| child.name == id.as_str() && quarantined(child.state)) {
+            let reader = self.reader();
+            let wanted = id.clone();
+            let control = tokio::task::spawn_blocking(move || reader.control(&wanted)).await;
+            let still =
+                control.ok().and_then(Result::ok).flatten().is_some_and(|c| c.quarantined_since.is_some());
+            if !still {
+                return self.0.consumers.resume(id.as_str()).await.map_err(OperateError::Actor);
+            }
+        }
+        // One that is down reads the log when it comes up.
+        enabled.address.send(ConsumerMessage::Resync).ok();
+        Ok(())
+    }
+
+    /// Stops a consumer's actor and starts it anew; what it left open is closed in between.
+    ///
+    /// # Errors
+    /// [`OperateError`] if it is not enabled, or it is quarantined and waits to be resumed.
+    pub async fn restart_consumer(&self, id: &ConsumerId) -> Result<(), OperateError> {
+        self.enabled(id)?;
+        let restarted = self.0.consumers.restart_child(id.as_str(), RestartCause::Requested).await;
+        restarted.map_err(OperateError::Actor)
+    }
+
+    /// Looks at a watched source now.
+    ///
+    /// # Errors
+    /// [`OperateError::NotWatched`] if there is no such source.
+    pub fn look_at(&self, source: &str) -> Result<(), OperateError> {
+        self.tell_producer(source, ProducerMessage::Look)
+    }
+
+    /// Lets removals pass that a watched source holds until a person says that they are meant.
+    ///
+    /// # Errors
+    /// [`OperateError::NotWatched`] if there is no such source.
+    pub fn acknowledge_removals(&self, source: &str) -> Result<(), OperateError> {
+        self.tell_producer(source, ProducerMessage::AcknowledgeRemovals)
+    }
+
+    fn tell_producer(&self, source: &str, message: ProducerMessage) -> Result<(), OperateError> {
+        let producers = self.0.producers.read().unwrap_or_else(PoisonError::into_inner);
+        let address = producers.get(source).ok_or(OperateError::NotWatched)?;
+        address.send(message).map_err(|_| OperateError::Stopping)
+    }
+
+    fn enabled(&self, id: &ConsumerId) -> Result<super::Enabled, OperateError> {
+        let enabled = self.0.enabled.read().unwrap_or_else(PoisonError::into_inner);
+        enabled.get(id).cloned().ok_or(OperateError::NotEnabled)
+    }
+}

@@ -1,0 +1,350 @@
+//! Taking over a set of declarations: all of it, or nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use thoughtstream_domain::commit::{Commit, ExecutionKey, Precondition, Refusal, Registered, Row, Verdict};
+use thoughtstream_domain::declaration::{VersionChange, check_registered};
+use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
+use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
+use thoughtstream_domain::payload::system::DeclarationsLoaded;
+use thoughtstream_domain::subscription::Replay;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_domain::yaml::Problem;
+use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError};
+
+use super::{Enabled, Loaded, ServiceHandle};
+use crate::address::Address;
+use crate::consumer::{Consumer, ConsumerArgs, ConsumerMessage, ConsumerSpec};
+use crate::recovery::{Policies, Recoverer, RecoveryError, interruption};
+use crate::scribe::of_service;
+use crate::supervisor::{
+    ChildName, ChildSpec, ExitReport, Initially, ReasonCode, Recovery, Shutdown, Started,
+};
+
+/// Why an exit hook has to come again.
+const LOG_UNWRITABLE: ReasonCode = ReasonCode::new("log-unwritable");
+const LOG_UNREADABLE: ReasonCode = ReasonCode::new("log-unreadable");
+
+/// Says why a set was not taken over; the one before it stays.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The files have problems.
+    #[error("{} problems in the declarations", .0.len())]
+    Problems(Vec<Problem>),
+    /// A type's definition changed under an unchanged version.
+    #[error("an event type changed under an unchanged version: {0}")]
+    Types(String),
+    /// The log could not be read.
+    #[error("the log cannot be read")]
+    Read(#[from] RowError),
+    /// The log refused the change.
+    #[error("the log refused the change: {0}")]
+    Refused(Refusal),
+    /// The log could not be written.
+    #[error("the log cannot be written")]
+    Unwritable,
+    /// A consumer that had to stop did not.
+    #[error("consumer {0} did not stop")]
+    NotStopping(ConsumerId),
+}
+
+/// Says what a reload changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reloaded {
+    /// Consumer versions that run now and did not before.
+    pub started: Vec<ConsumerKey>,
+    /// Consumer versions that ran before and do not now.
+    pub stopped: Vec<ConsumerKey>,
+    /// Consumer versions that went on undisturbed.
+    pub unchanged: Vec<ConsumerKey>,
+}
+
+impl ServiceHandle {
+    /// Reads the configuration again and takes it over as a whole.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; what ran before goes on then.
+    pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        let _turn = self.0.turn.lock().await;
+        let load = Arc::clone(&self.0.load);
+        let loaded =
+            tokio::task::spawn_blocking(move || load()).await.map_err(|_| ReloadError::Unwritable)?;
+        self.take_over(loaded.map_err(ReloadError::Problems)?).await
+    }
+
+    pub(super) async fn take_over(&self, loaded: Loaded) -> Result<Reloaded, ReloadError> {
+        let reader = self.reader();
+        let registered = blocking(move || reader.registered_all()).await?;
+        let known: BTreeMap<ConsumerKey, Sha256Hash> =
+            registered.iter().map(|r| (r.consumer.clone(), r.fingerprint)).collect();
+        let problems = check_registered(&loaded.declarations, &known);
+        if !problems.is_empty() {
+            return Err(ReloadError::Problems(problems));
+        }
+        let specs: Vec<Arc<ConsumerSpec>> =
+            (self.0.compile)(&loaded.declarations).into_iter().map(Arc::new).collect();
+        let wanted: BTreeMap<ConsumerId, Arc<ConsumerSpec>> =
+            specs.into_iter().map(|spec| (spec.key.id.clone(), spec)).collect();
+        let current = self.0.enabled.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let leaving: Vec<Enabled> = current
+            .iter()
+            .filter(|(id, enabled)| wanted.get(*id).is_none_or(|spec| spec.key != enabled.spec.key))
+            .map(|(_, enabled)| enabled.clone())
+            .collect();
+        let coming: Vec<Arc<ConsumerSpec>> = wanted
+            .iter()
+            .filter(|(id, spec)| current.get(*id).is_none_or(|enabled| spec.key != enabled.spec.key))
+            .map(|(_, spec)| Arc::clone(spec))
+            .collect();
+        self.set_types(&loaded).await?;
+        for enabled in &leaving {
+            self.leave(enabled).await?;
+        }
+        if let Err(error) = self.register(&loaded, &coming, &registered).await {
+            // The set before stays whole: those that were stopped for it run again.
+            for enabled in leaving {
+                self.enable(Arc::clone(&enabled.spec)).await;
+            }
+            return Err(error);
+        }
+        let unchanged = current.values().map(|e| e.spec.key.clone());
+        let stopped: Vec<ConsumerKey> = leaving.iter().map(|e| e.spec.key.clone()).collect();
+        let unchanged = unchanged.filter(|key| !stopped.contains(key)).collect();
+        let started = coming.iter().map(|spec| spec.key.clone()).collect();
+        *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        for spec in coming {
+            self.enable(spec).await;
+        }
+        Ok(Reloaded { started, stopped, unchanged })
+    }
+
+    async fn set_types(&self, loaded: &Loaded) -> Result<(), ReloadError> {
+        let set = self.0.log.set_types(loaded.registry.hashes()).await;
+        set.map_err(|_| ReloadError::Unwritable)?.map_err(ReloadError::Types)
+    }
+
+    /// Stops a consumer, and closes what it left open.
+    async fn leave(&self, enabled: &Enabled) -> Result<(), ReloadError> {
+        let id = &enabled.spec.key.id;
+        self.0.enabled.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let removed = self.0.consumers.remove(id.as_str()).await;
+        removed.map_err(|_| ReloadError::NotStopping(id.clone()))?;
+        let closed = self.recoverer().close_open(Some(&enabled.spec.key), "consumer-stopped").await;
+        closed.map(drop).map_err(|_| ReloadError::Unwritable)
+    }
+
+    /// Registers new versions, and hands progress over to them, in one commit.
+    async fn register(
+        &self,
+        loaded: &Loaded,
+        coming: &[Arc<ConsumerSpec>],
+        registered: &[Registered],
+    ) -> Result<(), ReloadError> {
+        let now = self.0.clock.now();
+        let (reader, specs, before) = (self.reader(), coming.to_vec(), registered.to_vec());
+        let mut commit = blocking(move || handover(&reader, &specs, &before, now)).await?;
+        let enabled: Vec<ConsumerKey> =
+            (self.0.compile)(&loaded.declarations).into_iter().map(|s| s.key).collect();
+        let set = set_fingerprint(loaded);
+        let position = *self.0.log.head().borrow();
+        let event = DeclarationsLoaded { enabled, set, at: now };
+        commit.appends.push(of_service(&event, &format!("{}/declarations/{position}", self.0.incarnation)));
+        match self.0.log.commit(commit).await {
+            Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_)) => Ok(()),
+            Ok(Verdict::Refused(refusal)) => Err(ReloadError::Refused(refusal)),
+            Ok(Verdict::Conflict(_)) | Err(_) => Err(ReloadError::Unwritable),
+        }
+    }
+
+    /// Starts a consumer's actor under its supervisor.
+    async fn enable(&self, spec: Arc<ConsumerSpec>) {
+        let address = Address::new();
+        let child = self.consumer_child(&spec, &address);
+        let id = spec.key.id.clone();
+        self.0.enabled.write().unwrap_or_else(PoisonError::into_inner).insert(id, Enabled { spec, address });
+        // A supervisor that is just being restarted starts what it finds declared.
+        if self.0.consumers.start_child(child).await.is_err() {
+            tracing::warn!("consumers.start_failed");
+        }
+    }
+
+    fn consumer_child(&self, spec: &Arc<ConsumerSpec>, address: &Address<ConsumerMessage>) -> ChildSpec {
+        let name = ChildName::parse(spec.key.id.as_str()).expect("a consumer id is a child's name");
+        let (this, spec, address) = (self.clone(), Arc::clone(spec), address.clone());
+        let key = spec.key.clone();
+        let control = self.reader().control(&key.id).ok().flatten();
+        let quarantined = control.is_some_and(|control| control.quarantined_since.is_some());
+        let recoverer = self.recoverer();
+        ChildSpec::new(name, "consumer", move |context| {
+            let (args, address) = (this.consumer_args(&spec, &context), address.clone());
+            async move {
+                let actor = context.spawn(Consumer, args).await?;
+                address.publish(actor.clone());
+                let asked = actor.clone();
+                let started = Started::new(actor.get_cell());
+                Ok(started.asked_by(move |reason| drop(asked.send_message(ConsumerMessage::Drain(reason)))))
+            }
+        })
+        .shutdown(Shutdown::Ask(Shutdown::STOP_WITHIN))
+        .initially(if quarantined { Initially::Quarantined } else { Initially::Running })
+        .on_exit(move |report| recover(recoverer.clone(), key.clone(), report))
+    }
+
+    fn consumer_args(
+        &self,
+        spec: &Arc<ConsumerSpec>,
+        context: &crate::supervisor::StartContext,
+    ) -> ConsumerArgs {
+        ConsumerArgs {
+            spec: Arc::clone(spec),
+            log: self.0.log.clone(),
+            reader: self.reader(),
+            registry: self.registry(),
+            clock: Arc::clone(&self.0.clock),
+            points: Arc::clone(&self.0.points),
+            incarnation: self.0.incarnation,
+            cautious: self.0.cautious || context.incarnation > 1,
+            paused: self.0.paused,
+            path: Arc::clone(&context.path),
+            status: Arc::clone(&context.status),
+        }
+    }
+
+    pub(super) fn recoverer(&self) -> Recoverer {
+        let shared = Arc::downgrade(&self.0);
+        let policy_of = move |key: &ConsumerKey| {
+            let Some(shared) = shared.upgrade() else { return Policies::undeclared() };
+            let loaded = shared.loaded.read().unwrap_or_else(PoisonError::into_inner);
+            let declared = loaded.declarations.get(&key.id).filter(|declaration| declaration.key() == key);
+            declared.map_or_else(Policies::undeclared, |declaration| Policies {
+                interrupted: declaration.interrupted(),
+                retry: declaration.retry(),
+            })
+        };
+        Recoverer {
+            reader: self.reader(),
+            log: self.0.log.clone(),
+            clock: Arc::clone(&self.0.clock),
+            policy_of: Arc::new(policy_of),
+            site: self.0.points.site("thoughtstream/recovery".into(), None),
+            incarnation: self.0.incarnation,
+        }
+    }
+}
+
+/// Closes what an ended consumer left open, before its successor starts.
+async fn recover(recoverer: Recoverer, key: ConsumerKey, report: ExitReport) -> Recovery {
+    match recoverer.close_open(Some(&key), interruption(report.exit)).await {
+        Ok(_) => Recovery::Done,
+        Err(RecoveryError::Unwritable) => Recovery::Later(LOG_UNWRITABLE),
+        Err(RecoveryError::Unreadable) => Recovery::Failed(LOG_UNREADABLE),
+        Err(RecoveryError::Fault(fault)) => Recovery::Failed(fault.0),
+    }
+}
+
+/// Works out the rows of every version that is enabled for the first time.
+fn handover(
+    reader: &Reader,
+    coming: &[Arc<ConsumerSpec>],
+    registered: &[Registered],
+    now: Timestamp,
+) -> Result<Commit, RowError> {
+    let mut commit = Commit::default();
+    let position = reader.last_position()?;
+    for spec in coming {
+        if registered.iter().any(|r| r.consumer == spec.key) {
+            continue;
+        }
+        let row = Registered {
+            consumer: spec.key.clone(),
+            fingerprint: spec.fingerprint,
+            canonical: spec.canonical.clone(),
+            position,
+            at: now,
+        };
+        commit.rows.push(Row::Declaration(row));
+        let versions = registered.iter().map(|r| &r.consumer).filter(|key| key.id == spec.key.id);
+        let before = versions.filter(|key| key.version < spec.key.version).max();
+        if let Some(before) = before {
+            commit.preconditions.push(Precondition::NoOpenAttempt(before.clone()));
+            supersede(reader, before, now, &mut commit)?;
+        }
+        for head in reader.sources()? {
+            if !spec.includes(&head.source) {
+                continue;
+            }
+            let sequence = start(reader, spec, before, &head.source, head.sequence)?;
+            if sequence > 0 {
+                let (consumer, source) = (spec.key.clone(), head.source);
+                commit.rows.push(Row::SetProgress { consumer, source, sequence });
+            }
+        }
+    }
+    Ok(commit)
+}
+
+/// Returns where a version starts on a source.
+fn start(
+    reader: &Reader,
+    spec: &ConsumerSpec,
+    before: Option<&ConsumerKey>,
+    source: &SourceId,
+    head: u64,
+) -> Result<u64, RowError> {
+    let before = match (&spec.on_version_change, before) {
+        (VersionChange::New, _) | (_, None) => None,
+        (VersionChange::Replay(sources), Some(_)) if sources.contains(source) => return Ok(0),
+        (VersionChange::Replay(_) | VersionChange::Preserve, Some(before)) => Some(before),
+    };
+    if let Some(progress) = before.map(|before| reader.progress_row(before, source)).transpose()?.flatten() {
+        return Ok(progress);
+    }
+    Ok(match spec.subscription.replay() {
+        Replay::Beginning => 0,
+        Replay::Now => head,
+        Replay::Sequence(sequence) => sequence.saturating_sub(1).min(head),
+    })
+}
+
+/// Closes what the version before left unsettled: the new version begins those events anew.
+fn supersede(
+    reader: &Reader,
+    before: &ConsumerKey,
+    now: Timestamp,
+    commit: &mut Commit,
+) -> Result<(), RowError> {
+    let mut after = 0;
+    loop {
+        let page: Vec<Execution> = reader.unsettled(before, after, PAGE_ROWS_MAX)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.position();
+        for mut execution in page {
+            let key = ExecutionKey { consumer: before.clone(), position: execution.position() };
+            let (status, attempts) = (execution.state.status(), execution.attempts);
+            commit.preconditions.push(Precondition::ExecutionIs { key, status, attempts });
+            execution.state = ExecutionState::Closed { how: Closure::Superseded };
+            execution.since = now;
+            commit.rows.push(Row::Execution(execution));
+        }
+    }
+}
+
+/// Names a whole set by the fingerprints of what is enabled in it.
+fn set_fingerprint(loaded: &Loaded) -> Sha256Hash {
+    let mut bytes = Vec::new();
+    for declaration in loaded.declarations.enabled() {
+        bytes.extend_from_slice(declaration.key().to_string().as_bytes());
+        bytes.extend_from_slice(declaration.fingerprint().as_bytes());
+    }
+    Sha256Hash::of(&bytes)
+}
+
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, RowError> + Send + 'static,
+) -> Result<T, ReloadError> {
+    let read = tokio::task::spawn_blocking(read).await.map_err(|_| ReloadError::Unwritable)?;
+    Ok(read?)
+}

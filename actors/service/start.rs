@@ -1,0 +1,211 @@
+//! Bringing the service up: store, tree, recovery, declarations, in this order.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::system::{ServiceStarted, ServiceStopped};
+use thoughtstream_domain::yaml::Problem;
+use thoughtstream_store::{OpenError, Reader, RowError, Store, TypesError};
+
+use super::ledger::StoreLedger;
+use super::{Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared};
+use crate::address::Address;
+use crate::log::{LogHandle, LogWriter, WriterArgs};
+use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec};
+use crate::recovery::{RecoveryError, SERVICE_ENDED};
+use crate::scribe::{Scribe, ScribeArgs, of_service};
+use crate::supervisor::{
+    ChildName, ChildSpec, Env, NoticeQueue, RestartPolicy, Shutdown, Started, Strategy, SupervisorSpec,
+    launch,
+};
+
+/// How long the log writer has to finish what waits when the service stops.
+const WRITER_STOPS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Says why the service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration has problems.
+    #[error("{} problems in the configuration", .0.len())]
+    Problems(Vec<Problem>),
+    /// The store could not be opened.
+    #[error("the store cannot be opened")]
+    Open(#[from] OpenError),
+    /// A type's definition changed under an unchanged version.
+    #[error("event types do not fit the log")]
+    Types(#[from] TypesError),
+    /// The log could not be read.
+    #[error("the log cannot be read")]
+    Read(#[from] RowError),
+    /// The tree did not come up.
+    #[error("the tree did not come up: {0}")]
+    Tree(crate::supervisor::StartError),
+    /// What an earlier service left open could not be closed.
+    #[error("what was left open could not be closed")]
+    Recovery(#[from] RecoveryError),
+    /// The declarations were not taken over.
+    #[error("the declarations were not taken over")]
+    Reload(#[from] ReloadError),
+}
+
+impl Service {
+    /// Starts the service: when this returns, everything an earlier one left open is closed and every enabled
+    /// consumer is declared to its supervisor.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing runs then.
+    pub async fn start(args: ServiceArgs) -> Result<Self, StartError> {
+        let ServiceArgs { data, options, load, compile, producers, paused, points, clock, program, extra } =
+            args;
+        let loaded = load().map_err(StartError::Problems)?;
+        let mut store = Store::open(&data, options)?;
+        store.writer.set_types(loaded.registry.hashes())?;
+        let incarnation = store.writer.incarnation();
+        let reader = store.reader.clone();
+        let clean = stopped_in_order(&reader)?;
+        let head = reader.last_position()?;
+        let log = LogHandle::new(head);
+        let ledger = StoreLedger::new(store.writer, reader.clone(), data, Arc::clone(&clock), head);
+        let ledger = Arc::new(Mutex::new(ledger));
+        let consumers = SupervisorSpec::pool(ChildName::fixed("consumers"));
+        let handle = ServiceHandle(Arc::new(Shared {
+            log: log.clone(),
+            reader: reader.clone(),
+            clock: Arc::clone(&clock),
+            points,
+            incarnation,
+            cautious: clean == Some(false),
+            paused,
+            load,
+            compile,
+            consumers: consumers.handle(),
+            enabled: std::sync::RwLock::default(),
+            loaded: std::sync::RwLock::new(Loaded {
+                declarations: thoughtstream_domain::declaration::DeclarationSet::default(),
+                registry: Arc::clone(&loaded.registry),
+            }),
+            producers: std::sync::RwLock::default(),
+            ledger,
+            turn: tokio::sync::Mutex::default(),
+            root: std::sync::OnceLock::new(),
+        }));
+        let (notices, received) = NoticeQueue::new(NoticeQueue::CAPACITY);
+        let scribe = ScribeArgs {
+            notices: Arc::new(tokio::sync::Mutex::new(received)),
+            log: log.clone(),
+            reader,
+            incarnation,
+        };
+        let mut root = SupervisorSpec::new(ChildName::fixed(ROOT), Strategy::OneForOne)
+            .child(handle.writer_child())
+            .child(ChildSpec::actor(ChildName::fixed("scribe"), "scribe", move |_| (Scribe, scribe.clone())))
+            .nested(consumers)
+            .nested(handle.producers_pool(producers));
+        for child in extra(&handle) {
+            root = root.child(child);
+        }
+        let env = Env::new(incarnation, Arc::new(notices));
+        let root = launch(root, env).await.map_err(StartError::Tree)?;
+        // The cell is empty: this is the only place that fills it.
+        drop(handle.0.root.set(root.handle().clone()));
+        let service = Self { handle, root };
+        match service.settle_in(loaded, clean, program).await {
+            Ok(()) => Ok(service),
+            Err(error) => {
+                service.stop();
+                service.root.wait().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes what was left open, says that the service started, and takes the declarations over.
+    async fn settle_in(
+        &self,
+        loaded: Loaded,
+        clean: Option<bool>,
+        program: String,
+    ) -> Result<(), StartError> {
+        let handle = &self.handle;
+        // Recovery asks the declarations what follows an interruption.
+        let before = {
+            let mut current = handle.0.loaded.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *current, loaded.clone())
+        };
+        drop(before);
+        handle.recoverer().close_open(None, SERVICE_ENDED).await?;
+        let incarnation = handle.0.incarnation;
+        let started = ServiceStarted { incarnation, after_clean_stop: clean.unwrap_or(true), program };
+        let started = of_service(&started, &format!("{incarnation}/started"));
+        let verdict = handle.0.log.offer(Commit { appends: vec![started], ..Commit::default() }).await;
+        if !matches!(verdict, Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_))) {
+            return Err(RecoveryError::Unwritable.into());
+        }
+        let _turn = handle.0.turn.lock().await;
+        handle.take_over(loaded).await?;
+        Ok(())
+    }
+}
+
+/// Says whether the service before this one stopped in order; `None` if there was none.
+fn stopped_in_order(reader: &Reader) -> Result<Option<bool>, RowError> {
+    let source = SourceId::supervision();
+    let Some(head) = reader.head(&source)? else { return Ok(None) };
+    let last = reader.event_in(&source, head.sequence)?;
+    Ok(Some(last.is_some_and(|event| event.kind == ServiceStopped::kind())))
+}
+
+impl ServiceHandle {
+    fn writer_child(&self) -> ChildSpec {
+        let this = self.clone();
+        ChildSpec::new(ChildName::fixed("log"), "log-writer", move |context| {
+            let args = WriterArgs {
+                log: this.0.log.clone(),
+                ledger: Arc::clone(&this.0.ledger) as _,
+                points: Arc::clone(&this.0.points),
+                path: Arc::clone(&context.path),
+                now: {
+                    let clock = Arc::clone(&this.0.clock);
+                    Arc::new(move || clock.now())
+                },
+            };
+            let log = this.0.log.clone();
+            async move {
+                let actor = context.spawn(LogWriter, args).await?;
+                // Closing the queue lets the writer finish what waits; it then stops by itself.
+                Ok(Started::new(actor.get_cell()).asked_by(move |_| log.close()))
+            }
+        })
+        .policy(RestartPolicy::escalate())
+        .shutdown(Shutdown::Ask(WRITER_STOPS_WITHIN))
+    }
+
+    fn producers_pool(&self, specs: Vec<ProducerSpec>) -> SupervisorSpec {
+        let mut pool = SupervisorSpec::pool(ChildName::fixed("producers"));
+        let mut addresses: BTreeMap<String, Address<ProducerMessage>> = BTreeMap::new();
+        for spec in specs {
+            let name = ChildName::parse(spec.source.as_str()).expect("a source is a child's name");
+            let (this, address, spec) = (self.clone(), Address::new(), Arc::new(spec));
+            addresses.insert(spec.source.to_string(), address.clone());
+            pool = pool.child(ChildSpec::actor_at(name, "producer", address, move |context| {
+                let args = ProducerArgs {
+                    spec: Arc::clone(&spec),
+                    log: this.0.log.clone(),
+                    reader: this.reader(),
+                    clock: Arc::clone(&this.0.clock),
+                    points: Arc::clone(&this.0.points),
+                    incarnation: this.0.incarnation,
+                    path: Arc::clone(&context.path),
+                    status: Arc::clone(&context.status),
+                };
+                (Producer, args)
+            }));
+        }
+        *self.0.producers.write().unwrap_or_else(PoisonError::into_inner) = addresses;
+        pool
+    }
+}
