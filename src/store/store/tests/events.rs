@@ -253,7 +253,7 @@ fn after_a_failure_nothing_is_taken_until_the_log_is_opened_again() {
     let doubtful = append(vec![note("b", "2")]);
     let error = store.writer.apply(std::slice::from_ref(&doubtful), at(2)).unwrap_err();
     assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
-    assert!(matches!(store.writer.apply(&[], at(2)), Err(WriteError::MustReopen)));
+    assert!(matches!(store.writer.apply::<Commit>(&[], at(2)), Err(WriteError::MustReopen)));
     assert_eq!(store.reader.last_position().unwrap(), 1, "reading goes on");
     store.writer.reopen().unwrap();
     let verdict = one(&mut store, &doubtful);
