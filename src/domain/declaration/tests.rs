@@ -159,7 +159,7 @@ fn hand_48_misspelt_switches_are_all_reported_and_nothing_is_loaded() {
       3 | enabeld: true
         | ^^^^^^^
       did you mean `enabled`?
-      known here: id, version, enabled, description, subscribe, context, runner, prompt, emit, policy, retry, interrupted, lifecycle, onVersionChange, role, privacyFloor, outputMode
+      known here: id, version, enabled, description, subscribe, context, runner, prompt, emit, policy, retry, interrupted, lifecycle, onVersionChange, role, privacyFloor
 
     b.yaml:6:10: a list is expected here, not text [shape.wrong-kind]
       6 |   types: stream.thought.source.file.added

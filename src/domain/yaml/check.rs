@@ -181,7 +181,7 @@ impl Checker<'_> {
     /// Refuses an unknown key; returns the key that was probably meant.
     fn unknown_key(&mut self, entry: &Entry, entries: &[Entry], keys: &[Key]) -> Option<&'static str> {
         let absent = |key: &&Key| !entries.iter().any(|entry| entry.key == key.name);
-        let known = || keys.iter().filter(|key| !matches!(key.need, Need::Refused(..)));
+        let known = || keys.iter().filter(|key| key.is_usable());
         let near = nearest(&entry.key, known().filter(absent).map(|key| key.name))
             .or_else(|| nearest(&entry.key, keys.iter().map(|key| key.name)));
         let meant = keys.iter().map(|key| key.name).find(|name| Some(*name) == near);

@@ -60,15 +60,9 @@ fn text(form: &Form) -> Json {
 fn map(keys: &[Key]) -> Json {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for key in keys {
-        if matches!(key.shape, Shape::Choice(choices) if choices.iter().all(|choice| choice.refused.is_some()))
-        {
-            continue;
-        }
-        match key.need {
-            Need::Refused(..) => continue,
-            Need::Required => required.push(key.name),
-            Need::Optional => {}
+    for key in keys.iter().filter(|key| key.is_usable()) {
+        if matches!(key.need, Need::Required) {
+            required.push(key.name);
         }
         let mut property = json!({ "description": key.about });
         merge(&mut property, schema(&key.shape));

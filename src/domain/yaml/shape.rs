@@ -132,6 +132,14 @@ impl Key {
         Self { name, about, need: Need::Optional, shape }
     }
 
+    /// Says whether any value of the key is accepted.
+    #[must_use]
+    pub(super) fn is_usable(&self) -> bool {
+        let all_refused =
+            matches!(self.shape, Shape::Choice(words) if words.iter().all(|word| word.refused.is_some()));
+        !all_refused && !matches!(self.need, Need::Refused(..))
+    }
+
     /// Makes a key that is known but refused, whatever its value.
     #[must_use]
     pub const fn refused(name: &'static str, code: Code, why: &'static str) -> Self {

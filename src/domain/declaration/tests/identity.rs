@@ -165,3 +165,40 @@ fn every_code_is_its_own() {
         .collect();
     assert_eq!(names.len(), all);
 }
+
+/// The declarations that ship, with their prompts.
+const SHIPPED: [(&str, &str, &str); 4] = [
+    (
+        "document-links",
+        include_str!("../../../../declarations/document-links.yaml"),
+        include_str!("../../../../prompts/document-links.md"),
+    ),
+    (
+        "document-metadata",
+        include_str!("../../../../declarations/document-metadata.yaml"),
+        include_str!("../../../../prompts/document-metadata.md"),
+    ),
+    (
+        "document-structure",
+        include_str!("../../../../declarations/document-structure.yaml"),
+        include_str!("../../../../prompts/document-structure.md"),
+    ),
+    (
+        "document-tasks",
+        include_str!("../../../../declarations/document-tasks.yaml"),
+        include_str!("../../../../prompts/document-tasks.md"),
+    ),
+];
+
+#[test]
+fn the_shipped_declarations_load() {
+    let files: Vec<_> =
+        SHIPPED.iter().map(|(id, text, _)| (format!("{id}.yaml"), text.as_bytes().to_vec())).collect();
+    let prompts = |path: &str| {
+        let found = SHIPPED.iter().find(|(id, _, _)| path == format!("prompts/{id}.md"));
+        found.map(|(_, _, prompt)| prompt.as_bytes().to_vec())
+    };
+    let set =
+        load_all(&files, &prompts, &catalog()).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
+    assert_eq!(set.enabled().count(), SHIPPED.len());
+}
