@@ -1,0 +1,165 @@
+use super::*;
+use crate::commit::Verdict;
+use crate::event::Payload;
+use crate::hash::ChainHash;
+use crate::id::TypeRef;
+use crate::payload::note::Note;
+
+fn frame(now: i64) -> Frame {
+    Frame {
+        consumer: ConsumerKey::parse("links@1").unwrap(),
+        fingerprint: Sha256Hash::of(b"declaration"),
+        privacy_floor: Privacy::PublicSource,
+        incarnation: 1,
+        now: Timestamp::from_millis(now),
+    }
+}
+
+fn event(sequence: u64, privacy: Privacy) -> Event {
+    let source = SourceId::parse("notes:x").unwrap();
+    let key = IdempotencyKey::parse(&format!("k{sequence}")).unwrap();
+    let kind = Note::kind();
+    let id = EventId::derive(&source, &kind.name, &key);
+    Event {
+        position: sequence + 100,
+        id,
+        kind,
+        source,
+        sequence,
+        privacy,
+        actor: Actor::ours(ActorKind::Person, "uid:1"),
+        key,
+        occurred_at: None,
+        recorded_at: Timestamp::from_millis(1),
+        root: id,
+        parents: vec![],
+        depth: 0,
+        address: None,
+        external: None,
+        correlation: None,
+        payload: Payload::Redacted,
+        payload_sha256: Sha256Hash::of(b""),
+        chain: ChainHash::START,
+    }
+}
+
+fn kinds(commit: &Commit) -> Vec<&str> {
+    commit.appends.iter().map(|c| c.kind().name.as_str().rsplit('.').next().unwrap()).collect()
+}
+
+fn opened() -> Execution {
+    let mut execution =
+        Execution::fix(&frame(10), &[event(3, Privacy::Private), event(5, Privacy::Sensitive)]);
+    let commit = execution.open(&frame(10), 2);
+    assert_eq!(kinds(&commit), ["received", "started"]);
+    execution
+}
+
+#[test]
+fn a_first_attempt_claims_its_triggers_in_order() {
+    let mut execution = Execution::fix(&frame(10), &[event(3, Privacy::Private)]);
+    let commit = execution.open(&frame(10), 2);
+    assert!(matches!(&commit.preconditions[0], Precondition::ClaimedThrough { sequence: 2, .. }));
+    assert!(
+        matches!(&commit.preconditions[1], Precondition::Unclaimed { sequences, .. } if sequences == &[3])
+    );
+    assert_eq!((execution.attempts, execution.state.status()), (1, ExecutionStatus::Running));
+}
+
+#[test]
+fn everything_about_a_run_carries_the_strongest_class_of_its_triggers() {
+    let mut execution = opened();
+    let commit =
+        execution.complete(&frame(11), frame(10).now, &crate::registry::Registry::shipped(), vec![]).unwrap();
+    assert!(commit.appends.iter().all(|c| c.envelope().privacy == Privacy::Sensitive));
+}
+
+#[test]
+fn all_terminal_kinds_compete_for_the_open_attempt() {
+    let registry = crate::registry::Registry::shipped();
+    let open = Precondition::AttemptOpen(opened().attempt_key());
+    let commits = [
+        opened().complete(&frame(11), frame(10).now, &registry, vec![]).unwrap(),
+        opened().fail(&frame(11), frame(10).now, "invalid-output", FailurePolicy::Final),
+        opened().interrupt(
+            &frame(11),
+            frame(10).now,
+            "killed",
+            Interrupted::default(),
+            RetryPolicy::default(),
+        ),
+    ];
+    for commit in commits {
+        assert_eq!(commit.preconditions, std::slice::from_ref(&open));
+    }
+}
+
+#[test]
+fn an_output_that_is_not_the_consumers_to_write_is_refused() {
+    let note = Output { kind: Note::kind(), payload: serde_json::json!({ "text": "x" }), address: None };
+    let mut execution = opened();
+    let refused =
+        execution.complete(&frame(11), frame(10).now, &crate::registry::Registry::shipped(), vec![note]);
+    assert!(refused.is_err());
+    assert_eq!(execution.state.status(), ExecutionStatus::Running);
+    let unknown =
+        Output { kind: TypeRef::parse("a.b@1").unwrap(), payload: serde_json::json!({}), address: None };
+    assert!(
+        opened()
+            .complete(&frame(11), frame(10).now, &crate::registry::Registry::shipped(), vec![unknown])
+            .is_err()
+    );
+}
+
+#[test]
+fn a_retryable_failure_waits_until_the_policy_is_used_up() {
+    let policy = RetryPolicy { attempts: 2, ..RetryPolicy::default() };
+    let mut execution = opened();
+    let commit = execution.fail(&frame(20), frame(10).now, "store", FailurePolicy::Retryable(policy));
+    assert_eq!(kinds(&commit), ["failed"]);
+    assert!(matches!(&execution.state, ExecutionState::Waiting { at, .. } if at.as_millis() == 1_020));
+    let again = execution.open(&frame(1_020), 0);
+    assert!(matches!(&again.preconditions[..], [Precondition::ExecutionIs { attempts: 1, .. }]));
+    let commit = execution.fail(&frame(1_030), frame(10).now, "store", FailurePolicy::Retryable(policy));
+    assert_eq!(kinds(&commit), ["failed"]);
+    assert_eq!(execution.state, ExecutionState::Held { code: "store".into(), quarantined: true });
+}
+
+#[test]
+fn an_interrupted_attempt_is_recorded_as_declared() {
+    let hold = Interrupted { record: InterruptedRecord::Abandoned, then: InterruptedThen::Hold };
+    let mut execution = opened();
+    let commit = execution.interrupt(&frame(20), frame(10).now, "killed", hold, RetryPolicy::default());
+    assert_eq!(kinds(&commit), ["abandoned"]);
+    assert_eq!(execution.state.status(), ExecutionStatus::Held);
+    let mut execution = opened();
+    let commit = execution.interrupt(
+        &frame(20),
+        frame(10).now,
+        "killed",
+        Interrupted::default(),
+        RetryPolicy::default(),
+    );
+    assert_eq!(kinds(&commit), ["status-unknown"]);
+    assert_eq!(execution.state.status(), ExecutionStatus::Waiting);
+}
+
+#[test]
+fn a_person_skips_or_retries_what_stands_as_they_saw_it() {
+    let operator = Operator { uid: 1000, pid: 1, tty: None };
+    let key = IdempotencyKey::parse("op-1").unwrap();
+    let mut execution = opened();
+    let hold = Interrupted { record: InterruptedRecord::StatusUnknown, then: InterruptedThen::Hold };
+    let _commit = execution.interrupt(&frame(20), frame(10).now, "killed", hold, RetryPolicy::default());
+    let retry = execution.clone().retry_now(frame(30).now, operator.clone(), key.clone());
+    let skip = execution.skip(frame(30).now, "not needed", operator, key);
+    assert_eq!(retry.preconditions, skip.preconditions);
+    assert_eq!(execution.state, ExecutionState::Closed { how: Closure::Skipped });
+}
+
+#[test]
+fn the_same_step_is_the_same_commit() {
+    assert_eq!(opened(), opened());
+    let verdict = Verdict::AlreadyCommitted(vec![]);
+    assert!(verdict.placed().is_some());
+}
