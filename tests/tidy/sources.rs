@@ -114,15 +114,16 @@ fn a_silenced_lint_says_why() {
 #[test]
 fn nothing_names_a_machine_it_was_made_on() {
     // Directories that exist on one machine only, spelled so that this file does not hold them. A page that
-    // needs a home directory says that of `you`.
+    // needs a home directory says that of `you`, a test that of `a`.
     let places = ["/ro@ot/", "/wo@rk/", "/ho@me/", "/Us@ers/", "/tmp/fa@rm", "local@host:"];
     let places = places.map(|place| place.replace('@', ""));
-    let neutral = "/ho@me/you".replace('@', "");
+    let neutral = ["/ho@me/you", "/ho@me/a/", "/ho@me/a\""].map(|place| place.replace('@', ""));
     let inside_a_longer_path =
         |before: &str| before.ends_with(|last: char| last.is_alphanumeric() || "._-}".contains(last));
     let mut found = Vec::new();
     for (path, text) in texts() {
-        for line in text.lines().map(|line| line.replace(&neutral, "")) {
+        for line in text.lines() {
+            let line = neutral.iter().fold(line.to_owned(), |line, place| line.replace(place, ""));
             let place = places.iter().filter_map(|place| line.find(place.as_str()));
             if place.into_iter().any(|at| !inside_a_longer_path(&line[..at])) {
                 found.push(format!("{path}: {}", line.trim()));
