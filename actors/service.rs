@@ -239,3 +239,6 @@ impl ServiceHandle {
         root.kill(path).map_err(OperateError::Actor)
     }
 }
+
+#[cfg(test)]
+mod tests;

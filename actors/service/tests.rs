@@ -1,0 +1,197 @@
+//! The whole service on a real store and a real folder: events, outputs, deaths, reloads, restarts.
+
+use std::path::Path;
+use std::time::Duration;
+
+use thoughtstream_channels::filesystem::producer::RemovalRule;
+use thoughtstream_channels::filesystem::rules::{Bounds, ScanRules, Selection};
+use thoughtstream_channels::filesystem::watch::WatchSettings;
+use thoughtstream_domain::declaration::{Catalog, load_all};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::id::{ConsumerKey, SourceId};
+use thoughtstream_domain::lifecycle::RunState;
+use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_store::{Store, verify};
+
+use super::*;
+use crate::clock::SystemClock;
+use crate::killpoint::{KillAction, KillPoint, Trap};
+use crate::producer::ProducerSpec;
+
+const STRUCTURE: &str = "
+id: document-structure
+version: 1
+enabled: true
+description: Derives the outline of a document.
+subscribe:
+  types: [stream.thought.source.file.added, stream.thought.source.file.changed]
+  kinds: [filesystem]
+runner: { kind: deterministic }
+emit: [stream.thought.derived.document.structure]
+policy: { tools: [], externalActions: false }
+retry: { attempts: 50, first: 10ms, max: 50ms, exhausted: quarantine }
+";
+
+fn load(text: String) -> Load {
+    Arc::new(move || {
+        let registry = Arc::new(Registry::shipped());
+        let files = [("document-structure.yaml".to_owned(), text.clone().into_bytes())];
+        let declarations = load_all(&files, &|_| Some(Vec::new()), &Catalog::of(&registry))?;
+        Ok(Loaded { declarations, registry })
+    })
+}
+
+fn producer(root: &Path, data: &Path) -> ProducerSpec {
+    ProducerSpec {
+        source: SourceId::parse("filesystem:notes").unwrap(),
+        root: root.to_owned(),
+        data: data.to_owned(),
+        rules: ScanRules { selection: Selection::new(&[], &[], true).unwrap(), bounds: Bounds::default() },
+        removals: RemovalRule::default(),
+        watch: WatchSettings { quiet: Duration::from_millis(5), ..WatchSettings::default() },
+        privacy: Privacy::Private,
+    }
+}
+
+struct Bench {
+    directory: tempfile::TempDir,
+    points: Arc<KillPoints>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("notes")).unwrap();
+        Store::create(&directory.path().join("data"), [7; 16], Options::default()).unwrap();
+        Self { directory, points: KillPoints::for_rehearsal() }
+    }
+
+    fn note(&self, name: &str, text: &str) {
+        std::fs::write(self.directory.path().join("notes").join(name), text).unwrap();
+    }
+
+    async fn start(&self, declaration: &str) -> Service {
+        let data = self.directory.path().join("data");
+        Service::start(ServiceArgs {
+            producers: vec![producer(&self.directory.path().join("notes"), &data)],
+            data,
+            options: Options::default(),
+            load: load(declaration.to_owned()),
+            compile: Arc::new(compile),
+            paused: false,
+            points: Arc::clone(&self.points),
+            clock: Arc::new(SystemClock),
+            program: "test".to_owned(),
+            extra: Box::new(|_| Vec::new()),
+        })
+        .await
+        .unwrap()
+    }
+
+    fn verified(&self) -> verify::Report {
+        let store = Store::open(&self.directory.path().join("data"), Options::default()).unwrap();
+        let report = verify::verify(&store.reader, verify::Options::default()).unwrap();
+        assert!(report.ok, "{:?}", report.findings);
+        report
+    }
+}
+
+/// Waits until the agent has put out `count` events of the type that ends in `kind`.
+async fn outputs(service: &Service, kind: &str, count: usize) -> Vec<Event> {
+    let mut head = service.handle().head();
+    loop {
+        head.mark_unchanged();
+        let reader = service.handle().reader();
+        let agent = SourceId::parse("agent:document-structure").unwrap();
+        let events = reader.source_page(&agent, 0, 10_000).unwrap();
+        let found: Vec<Event> = events.into_iter().filter(|e| e.kind.name.as_str().ends_with(kind)).collect();
+        if found.len() >= count {
+            return found;
+        }
+        head.changed().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_becomes_events_and_a_consumer_derives_from_them() {
+    let bench = Bench::new();
+    bench.note("a.md", "# One\n\ntext\n");
+    bench.note("b.md", "# Two\n");
+    let service = bench.start(STRUCTURE).await;
+    assert_eq!(outputs(&service, ".structure", 2).await.len(), 2);
+    bench.note("c.md", "# Three\n");
+    service.handle().look_at("filesystem:notes").unwrap();
+    let derived = outputs(&service, ".structure", 3).await;
+    assert!(derived.iter().all(|event| event.privacy == Privacy::Private && event.depth == 1));
+    service.stop();
+    assert_eq!(service.ended().await, Outcome::Stopped);
+    drop(service);
+    let report = bench.verified();
+    assert_eq!(report.runs, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_is_killed_at_any_point_comes_back_and_nothing_is_done_twice() {
+    let points: Vec<KillPoint> = KillPoint::ALL
+        .iter()
+        .copied()
+        .filter(|point| point.as_str().starts_with("attempt.") || point.as_str().starts_with("commit."))
+        .filter(|point| *point != KillPoint::CommitInside)
+        .collect();
+    for point in points {
+        for action in [KillAction::KillActor, KillAction::Panic] {
+            let bench = Bench::new();
+            bench.note("a.md", "# One\n");
+            bench.note("b.md", "# Two\n");
+            bench.points.arm(Trap::new(point, action)).unwrap();
+            let service = bench.start(STRUCTURE).await;
+            outputs(&service, "run.completed", 2).await;
+            let reader = service.handle().reader();
+            let key = ConsumerKey::parse("document-structure@1").unwrap();
+            let runs = reader.runs_before(&key, None, 100).unwrap();
+            let completed = runs.iter().filter(|r| matches!(r.state, RunState::Completed { .. })).count();
+            assert_eq!(completed, 2, "{point} {action:?}: {runs:?}");
+            service.stop();
+            assert_eq!(service.ended().await, Outcome::Stopped, "{point} {action:?}");
+            drop((service, reader));
+            bench.verified();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_declaration_under_an_unchanged_version_is_refused_and_a_bump_is_taken() {
+    let bench = Bench::new();
+    bench.note("a.md", "# One\n");
+    let service = bench.start(STRUCTURE).await;
+    outputs(&service, "run.completed", 1).await;
+    service.stop();
+    service.ended().await;
+    drop(service);
+    let changed = STRUCTURE.replace("attempts: 50", "attempts: 40");
+    let data = bench.directory.path().join("data");
+    let args = |text: String| ServiceArgs {
+        producers: Vec::new(),
+        data: data.clone(),
+        options: Options::default(),
+        load: load(text),
+        compile: Arc::new(compile),
+        paused: false,
+        points: KillPoints::disabled(),
+        clock: Arc::new(SystemClock),
+        program: "test".to_owned(),
+        extra: Box::new(|_| Vec::new()),
+    };
+    let refused = Service::start(args(changed.clone())).await;
+    assert!(matches!(refused, Err(StartError::Reload(ReloadError::Problems(_)))), "{refused:?}");
+    let bumped = changed.replace("version: 1", "version: 2");
+    let service = Service::start(args(bumped)).await.unwrap();
+    let reader = service.handle().reader();
+    let source = SourceId::parse("filesystem:notes").unwrap();
+    let key = ConsumerKey::parse("document-structure@2").unwrap();
+    assert_eq!(reader.progress(&key, &source).unwrap(), 1, "progress is preserved");
+    service.stop();
+    service.ended().await;
+    drop((service, reader));
+    bench.verified();
+}
