@@ -62,8 +62,8 @@ pub enum ConsumerMessage {
         /// How.
         end: Box<Ended>,
     },
-    /// Progress past events that do not match was written, or was not.
-    Passed,
+    /// A task of its own panicked: this incarnation cannot know what it left.
+    Panicked,
     /// A person or a decision changed what stands in the log: read it again.
     Resync,
     /// Finish what is open, start nothing, then stop.
@@ -131,7 +131,7 @@ impl Actor for Consumer {
             ConsumerMessage::Look => lanes.look().await?,
             ConsumerMessage::Read { source, after, page } => lanes.took_page(&source, after, page)?,
             ConsumerMessage::Ended { source, end } => lanes.took_end(&source, *end).await?,
-            ConsumerMessage::Passed => {}
+            ConsumerMessage::Panicked => return Err(Fault(ReasonCode::PANICKED).into()),
             ConsumerMessage::Resync => lanes.resync().await?,
             ConsumerMessage::Drain(reason) => lanes.drain(reason),
         }

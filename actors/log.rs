@@ -134,6 +134,19 @@ impl LogHandle {
         answer.await.map_err(|_| LogError::Unknown)
     }
 
+    /// Like [`Self::offer`], but hands the commit in again until its outcome is known.
+    ///
+    /// # Errors
+    /// [`LogError::Unwritable`] if nothing can be written, [`LogError::Closed`] when the service stops.
+    pub async fn offer_until_known(&self, commit: Commit) -> Result<Verdict, LogError> {
+        loop {
+            match self.offer(commit.clone()).await {
+                Err(LogError::Unknown) => tokio::time::sleep(RESUBMIT_AFTER).await,
+                known => return known,
+            }
+        }
+    }
+
     /// Sets the registered types.
     ///
     /// # Errors

@@ -105,15 +105,14 @@ impl Recoverer {
         };
         let Policies { interrupted, retry } = (self.policy_of)(&run.consumer);
         let commit = execution.interrupt(&frame, run.received_at, code, interrupted, retry);
-        loop {
-            self.site.pass(KillPoint::RecoveryInside).await.map_err(RecoveryError::Fault)?;
-            return match self.log.offer(commit.clone()).await {
-                // A refusal says that the attempt is not open any more: somebody ended it first.
-                Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_) | Verdict::Refused(_)) => Ok(()),
-                Ok(Verdict::Conflict(_)) => Err(RecoveryError::Unreadable),
-                Err(LogError::Unknown) => continue,
-                Err(LogError::Unwritable { .. } | LogError::Closed) => Err(RecoveryError::Unwritable),
-            };
+        self.site.pass(KillPoint::RecoveryInside).await.map_err(RecoveryError::Fault)?;
+        match self.log.offer_until_known(commit).await {
+            // A refusal says that the attempt is not open any more: somebody ended it first.
+            Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_) | Verdict::Refused(_)) => Ok(()),
+            Ok(Verdict::Conflict(_)) => Err(RecoveryError::Unreadable),
+            Err(LogError::Unknown | LogError::Unwritable { .. } | LogError::Closed) => {
+                Err(RecoveryError::Unwritable)
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use thoughtstream_domain::payload::system::{Incident, Quarantined, Restarted};
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_store::Reader;
 use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
 
 use crate::log::LogHandle;
 use crate::supervisor::{Exit, Fault, Notice, NoticeKind, ReasonCode};
@@ -40,43 +41,61 @@ pub struct ScribeArgs {
 /// Is what the scribe is told.
 #[derive(Debug)]
 pub enum ScribeMessage {
-    /// Take the next notice.
-    Next,
+    /// Write this down.
+    Noticed(Notice),
+    /// Nothing will be noticed any more.
+    NoticesClosed,
+}
+
+/// Is the state of the scribe; dropping it ends the task that listens.
+pub struct ScribeState {
+    args: ScribeArgs,
+    listening: JoinSet<()>,
 }
 
 impl Actor for Scribe {
     type Msg = ScribeMessage;
-    type State = ScribeArgs;
+    type State = ScribeState;
     type Arguments = ScribeArgs;
 
     async fn pre_start(
         &self,
         _: ActorRef<ScribeMessage>,
         args: ScribeArgs,
-    ) -> Result<ScribeArgs, ActorProcessingErr> {
-        Ok(args)
+    ) -> Result<ScribeState, ActorProcessingErr> {
+        Ok(ScribeState { args, listening: JoinSet::new() })
     }
 
     async fn post_start(
         &self,
         me: ActorRef<ScribeMessage>,
-        _: &mut ScribeArgs,
+        state: &mut ScribeState,
     ) -> Result<(), ActorProcessingErr> {
-        Ok(me.cast(ScribeMessage::Next)?)
+        let notices = Arc::clone(&state.args.notices);
+        state.listening.spawn(async move {
+            let mut notices = notices.lock().await;
+            while let Some(notice) = notices.recv().await {
+                if me.send_message(ScribeMessage::Noticed(notice)).is_err() {
+                    return;
+                }
+            }
+            drop(me.send_message(ScribeMessage::NoticesClosed));
+        });
+        Ok(())
     }
 
     async fn handle(
         &self,
-        me: ActorRef<ScribeMessage>,
-        _: ScribeMessage,
-        args: &mut ScribeArgs,
+        _: ActorRef<ScribeMessage>,
+        message: ScribeMessage,
+        state: &mut ScribeState,
     ) -> Result<(), ActorProcessingErr> {
-        let notice = args.notices.lock().await.recv().await.ok_or(Fault(READER_GONE))?;
-        if let Some(commit) = commit(args, &notice) {
+        let ScribeMessage::Noticed(notice) = message else { return Err(Fault(READER_GONE).into()) };
+        if let Some(commit) = commit(&state.args, &notice) {
             // Closed means that the service is stopping.
-            drop(args.log.commit(commit).await);
+            drop(state.args.log.commit(commit).await);
         }
-        Ok(me.cast(ScribeMessage::Next)?)
+        Ok(())
     }
 }
 

@@ -211,6 +211,7 @@ impl Lanes {
         let (me, source) = (self.me.clone(), source.clone());
         let ending = attempt.begin(execution, events, previous, at_once);
         self.tasks.spawn(async move {
+            let _guard = Confession(me.clone());
             let end = Box::new(ending.await);
             // Whoever started the attempt may be gone; recovery has it then.
             drop(me.send_message(ConsumerMessage::Ended { source, end }));
@@ -221,6 +222,7 @@ impl Lanes {
         let (reader, spec) = (self.args.reader.clone(), Arc::clone(&self.args.spec));
         let (me, source) = (self.me.clone(), source.clone());
         self.tasks.spawn_blocking(move || {
+            let _guard = Confession(me.clone());
             let page = matching(&reader, &spec, &source, after, limit).ok();
             drop(me.send_message(ConsumerMessage::Read { source, after, page }));
         });
@@ -231,6 +233,7 @@ impl Lanes {
         let rows = vec![Row::Pass { consumer, source: source.clone(), sequence }];
         let (log, me, site) = (self.args.log.clone(), self.me.clone(), self.site.clone());
         self.tasks.spawn(async move {
+            let _guard = Confession(me);
             if site.pass(KillPoint::ProgressBefore).await.is_err() {
                 return;
             }
@@ -239,7 +242,6 @@ impl Lanes {
                 return; // progress is written again another time
             }
             drop(site.pass(KillPoint::ProgressAfter).await);
-            drop(me.send_message(ConsumerMessage::Passed));
         });
     }
 
@@ -296,6 +298,18 @@ impl Lanes {
         match held {
             Some(execution) => status.set("held", Detail::id(&execution.id)),
             None => status.clear("held"),
+        }
+    }
+}
+
+/// Tells the actor when a task of its own panics.
+struct Confession(ActorRef<ConsumerMessage>);
+
+impl Drop for Confession {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // An actor that is gone has nobody to tell.
+            drop(self.0.send_message(ConsumerMessage::Panicked));
         }
     }
 }

@@ -40,15 +40,16 @@ impl StoreLedger {
         Self { writer, reader, data, clock, head, needed: None }
     }
 
-    /// Leaves the store: notes the orderly end, and carries everything over into the tables.
+    /// Leaves the store: notes the orderly end, carries everything over into the tables, and closes it.
     pub(super) fn leave(&mut self, in_order: bool) -> Result<(), LedgerError> {
         if in_order {
             let incarnation = self.writer.incarnation();
             let stopped = of_service(&ServiceStopped { incarnation }, &format!("{incarnation}/stopped"));
             let commit = Commit { appends: vec![stopped], ..Commit::default() };
-            self.apply(&[Arc::new(commit)])?;
+            // Without the note the next start is a careful one; the log is closed all the same.
+            drop(self.apply(&[Arc::new(commit)]));
         }
-        self.writer.checkpoint().map_err(|e| self.explain(e))
+        self.writer.close().map_err(|e| self.explain(e))
     }
 
     fn explain(&mut self, error: WriteError) -> LedgerError {

@@ -117,7 +117,7 @@ impl Service {
             Ok(()) => Ok(service),
             Err(error) => {
                 service.stop();
-                service.root.wait().await;
+                service.ended().await;
                 Err(error)
             }
         }
@@ -141,7 +141,8 @@ impl Service {
         let incarnation = handle.0.incarnation;
         let started = ServiceStarted { incarnation, after_clean_stop: clean.unwrap_or(true), program };
         let started = of_service(&started, &format!("{incarnation}/started"));
-        let verdict = handle.0.log.offer(Commit { appends: vec![started], ..Commit::default() }).await;
+        let commit = Commit { appends: vec![started], ..Commit::default() };
+        let verdict = handle.0.log.offer_until_known(commit).await;
         if !matches!(verdict, Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_))) {
             return Err(RecoveryError::Unwritable.into());
         }

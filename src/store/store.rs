@@ -177,6 +177,11 @@ impl Shared {
         Self { disk, options: Options::default(), database, names: Names::default(), mark }
     }
 
+    /// Closes the database once nobody reads it any more.
+    pub(crate) fn close(&self) {
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Returns the open database, or says that there is none at the moment.
     pub(crate) fn database(&self) -> Result<OpenDatabase<'_>, RowError> {
         let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);

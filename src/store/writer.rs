@@ -336,6 +336,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Carries everything over and closes the log. Whoever still holds a reader is told that it is not open;
+    /// another process may open it.
+    ///
+    /// # Errors
+    /// As [`Self::checkpoint`]; the log is closed all the same, and what was acknowledged stays durable.
+    pub fn close(&mut self) -> Result<(), WriteError> {
+        let carried = self.checkpoint();
+        self.failed = true;
+        self.shared.close();
+        carried
+    }
+
     /// Returns whether a failure waits for [`Self::reopen`].
     pub fn has_failed(&self) -> bool {
         self.failed
