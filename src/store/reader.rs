@@ -152,6 +152,11 @@ impl Reader {
         look(&View { tx, shared: &self.shared })
     }
 
+    /// Returns the mark that the store was made with; it identifies the store, and never changes.
+    pub fn mark(&self) -> [u8; 16] {
+        self.shared.mark
+    }
+
     /// Returns the position of the newest event, which is also how many events there are.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::ask::Operate;
 use crate::command;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -49,6 +50,12 @@ pub struct Global {
 pub enum Command {
     /// Write a configuration to start from, and create the data directory
     Init(command::init::InitArgs),
+    /// Run the service until it is told to stop
+    Serve(command::serve::ServeArgs),
+    /// Drain and stop the running service
+    Stop,
+    /// Let the running service read its declarations again: all of them, or none
+    Reload,
     /// Show who is alive
     Tree(command::looking::TreeArgs),
     /// Show the service, the log and every consumer on one screen
@@ -105,6 +112,9 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
     let session = || Places::resolve(data, config, &environment).map(|places| Session { places, json });
     match cli.command {
         Command::Init(args) => command::init::run(&args, &session()?, out),
+        Command::Serve(args) => command::serve::run(&args, &session()?),
+        Command::Stop => command::operating::operate(&session()?, Operate::Stop, out),
+        Command::Reload => command::operating::operate(&session()?, Operate::Reload, out),
         Command::Tree(args) => command::looking::tree(&args, &session()?, out),
         Command::Status(args) => command::looking::status(args, &session()?, out),
         Command::Inbox => command::looking::inbox(&session()?, out),

@@ -9,3 +9,4 @@ pub mod looking;
 pub mod manual;
 pub(crate) mod operating;
 pub mod run;
+pub mod serve;

@@ -139,7 +139,7 @@ fn known(reader: &Reader, id: &ConsumerId) -> Result<Option<thoughtstream_domain
     Ok(control)
 }
 
-fn find(reader: &Reader, target: &Target) -> Result<Execution, Failure> {
+pub(crate) fn find(reader: &Reader, target: &Target) -> Result<Execution, Failure> {
     match target {
         Target::Id { id } => find_execution(reader, id),
         Target::Event { consumer, event } => {

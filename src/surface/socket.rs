@@ -5,6 +5,7 @@
 //! may do is fixed by the door it came through, and only the service's own user (or root) comes through either.
 
 mod door;
+pub mod keeper;
 mod lines;
 mod peer;
 mod server;

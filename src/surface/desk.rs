@@ -1,0 +1,347 @@
+//! Answers what comes through the doors of a running service.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use thoughtstream_actors::log::{LogError, LogState};
+use thoughtstream_actors::service::{OperateError, ReloadError, ServiceHandle};
+use thoughtstream_domain::declaration::Catalog;
+use thoughtstream_domain::id::ConsumerId;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_domain::yaml::render_all;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::ask::{Ask, EventFilter, Operate, Operated, Submit};
+use crate::chance;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operate::{self, Decision, Done, Operation};
+use crate::out::CLOSED;
+use crate::query::{self, Live, Look, Sink, Unwritable, events, tree};
+use crate::session::now;
+use crate::socket::{Desk, Door, Gone, Greeting, PROTOCOL, Peer, Progress, Reply};
+use crate::submit;
+
+/// Two pictures of the tree are at least this far apart.
+const WATCH_PAUSE: Duration = Duration::from_millis(250);
+
+/// A picture of the tree comes at least this often: ages grow although nothing happens.
+const WATCH_AT_LEAST: Duration = Duration::from_secs(2);
+
+/// A decision is one commit; an answer that takes longer means that the log is stuck.
+const DECIDE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Is the service's side of both doors.
+#[derive(Debug, Clone)]
+pub struct ServiceDesk {
+    /// The service.
+    pub service: ServiceHandle,
+    /// Since when it runs.
+    pub since: Timestamp,
+    /// Its data directory.
+    pub data: PathBuf,
+    /// Ends answers that would never end by themselves.
+    pub closing: CancellationToken,
+    /// Asks the process to drain and stop.
+    pub stop: CancellationToken,
+}
+
+impl Desk for ServiceDesk {
+    fn greeting(&self, door: Door) -> Greeting {
+        Greeting {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            door,
+            pid: std::process::id(),
+            since: self.since,
+        }
+    }
+
+    fn answer(
+        self: Arc<Self>,
+        request: Operated,
+        peer: Peer,
+        reply: Reply,
+    ) -> impl Future<Output = Result<Exit, Failure>> + Send {
+        async move {
+            match request {
+                Operated::Ask(Ask::Tree { watch: true }) => self.watch(reply).await,
+                Operated::Ask(Ask::Tail(filter)) => self.tail(filter, reply).await,
+                Operated::Ask(ask) => self.ask(ask, reply).await,
+                Operated::Submit(submit) => self.submit(*submit, &peer, &reply).await,
+                Operated::Operate(operation) => self.operate(operation, &peer, &reply).await,
+            }
+        }
+    }
+}
+
+/// Sends values from a thread that may block; a reader that went away ends the answer.
+struct Sending(Reply);
+
+impl Sink for Sending {
+    fn value(&mut self, value: Value) -> Result<(), Failure> {
+        self.0.blocking_item(value).map_err(gone)
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.0.progress(progress.done, progress.total);
+    }
+}
+
+fn gone(gone: Gone) -> Failure {
+    Failure::new(Exit::Done, CLOSED, gone.to_string())
+}
+
+fn bug(what: &str) -> Failure {
+    Failure::new(Exit::Bug, "service.bug", what)
+}
+
+impl ServiceDesk {
+    /// Looks at what only the running service knows.
+    async fn live(&self) -> Result<Live, Failure> {
+        let tree = self.service.tree().await.ok_or_else(|| bug("the tree is not up"))?;
+        let tree = serde_json::to_value(&tree).and_then(serde_json::from_value::<tree::Node>);
+        let tree = tree.map_err(|error| bug("the tree cannot be written").because(&error))?;
+        let unwritable = match &*self.service.log_state().borrow() {
+            LogState::Writable => None,
+            LogState::Unwritable { code, since } => {
+                Some(Unwritable { code: code.clone(), since: Some(*since) })
+            }
+            LogState::Damaged { what } => Some(Unwritable { code: format!("damaged: {what}"), since: None }),
+        };
+        let (pid, since, paused) = (std::process::id(), self.since, self.service.is_paused());
+        Ok(Live { pid, since, paused, unwritable, tree })
+    }
+
+    async fn ask(&self, ask: Ask, reply: Reply) -> Result<Exit, Failure> {
+        let live = self.live().await?;
+        let service = self.service.clone();
+        let answered = tokio::task::spawn_blocking(move || {
+            let (declared, catalog) = (service.declarations(), Catalog::of(&service.registry()));
+            let reader = service.reader();
+            let look = Look {
+                reader: &reader,
+                live: Some(&live),
+                declared: Some(&declared),
+                catalog: &catalog,
+                now: now(),
+            };
+            query::answer(&ask, &look, &mut Sending(reply))
+        });
+        answered.await.map_err(|_| bug("an answer failed"))?
+    }
+
+    /// Sends a picture of the tree with every change, and now and then without one.
+    async fn watch(&self, reply: Reply) -> Result<Exit, Failure> {
+        let mut head = self.service.head();
+        let (mut last, mut sent) = (Value::Null, Instant::now());
+        loop {
+            let picture = self.picture().await?;
+            if picture != last || sent.elapsed() >= WATCH_AT_LEAST {
+                reply.item(picture.clone()).await.map_err(gone)?;
+                (last, sent) = (picture, Instant::now());
+            }
+            tokio::select! {
+                () = self.closing.cancelled() => return Ok(Exit::Done),
+                () = reply.gone() => return Ok(Exit::Done),
+                // Not every change of an actor is a commit, so nothing is waited for without end.
+                _ = timeout(WATCH_PAUSE * 2, head.changed()) => sleep(WATCH_PAUSE).await,
+            }
+        }
+    }
+
+    async fn picture(&self) -> Result<Value, Failure> {
+        let live = self.live().await?;
+        let service = self.service.clone();
+        let drawn = tokio::task::spawn_blocking(move || {
+            let (declared, catalog) = (service.declarations(), Catalog::of(&service.registry()));
+            let reader = service.reader();
+            let look = Look {
+                reader: &reader,
+                live: Some(&live),
+                declared: Some(&declared),
+                catalog: &catalog,
+                now: now(),
+            };
+            let node = tree::tree(&look)?;
+            serde_json::to_value(&node).map_err(|error| bug("the tree cannot be written").because(&error))
+        });
+        drawn.await.map_err(|_| bug("the tree could not be drawn"))?
+    }
+
+    /// Sends events behind a position, then each new one.
+    async fn tail(&self, filter: EventFilter, reply: Reply) -> Result<Exit, Failure> {
+        let mut head = self.service.head();
+        let mut after = match filter.after {
+            Some(after) => after,
+            None => *head.borrow_and_update(),
+        };
+        loop {
+            let (reader, filter, sending) = (self.service.reader(), filter.clone(), reply.clone());
+            let read = tokio::task::spawn_blocking(move || {
+                let kinds = events::Kinds::parse(filter.kind.as_deref())?;
+                let mut sending = Sending(sending);
+                events::forward(&reader, &filter, &kinds, after, &mut |event| {
+                    sending.value(event.to_json()).map(|()| true)
+                })
+            });
+            after = read.await.map_err(|_| bug("the log could not be followed"))??;
+            tokio::select! {
+                () = self.closing.cancelled() => return Ok(Exit::Done),
+                () = reply.gone() => return Ok(Exit::Done),
+                changed = head.changed() => if changed.is_err() { return Ok(Exit::Done) },
+            }
+        }
+    }
+
+    async fn submit(&self, submit: Submit, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {
+        let (source, key) = (submit.source.clone(), submit.key.clone());
+        let candidate = submit::admit(&self.service.registry(), submit, peer.uid)?;
+        let appended = timeout(DECIDE_PATIENCE, self.service.append(candidate)).await;
+        let verdict = appended.map_err(|_| stuck())?.map_err(|error| log_failure(&error))?;
+        let appended = submit::answer(verdict, source, key)?;
+        self.say(reply, &appended).await
+    }
+
+    async fn operate(&self, operation: Operate, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {
+        match &operation {
+            Operate::Pause { consumer, .. } | Operate::Resume { consumer } => {
+                let done = self.decide(operation.clone(), peer).await?;
+                // A consumer that is not enabled has nobody to tell; its row is what counts.
+                self.tell(consumer).await?;
+                self.say(reply, &done).await
+            }
+            Operate::Retry { .. } | Operate::Skip { .. } => {
+                let (done, consumer) = self.decide_execution(operation.clone(), peer).await?;
+                self.tell(&consumer).await?;
+                self.say(reply, &done).await
+            }
+            Operate::Restart { consumer } => {
+                let key = chance::key("decision")?;
+                let commit = thoughtstream_domain::operate::restart(consumer, peer.operator(), key);
+                let event = commit.appends.first().map(|candidate| candidate.id());
+                let id = consumer.to_string();
+                let done = Done { done: "restarted".to_owned(), id, already: false, event };
+                let done = self.settle(commit, done).await?;
+                self.service.restart_consumer(consumer).await.map_err(|error| actor_failure(error))?;
+                self.say(reply, &done).await
+            }
+            Operate::Reload => {
+                let reloaded = self.service.reload().await.map_err(|error| reload_failure(&error))?;
+                self.say(reply, &reloaded).await
+            }
+            Operate::Stop => {
+                let done = Done {
+                    done: "stopping".to_owned(),
+                    id: "service".to_owned(),
+                    already: false,
+                    event: None,
+                };
+                self.say(reply, &done).await?;
+                self.stop.cancel();
+                Ok(Exit::Done)
+            }
+            Operate::Kill { path } => {
+                self.service.kill(path).map_err(|error| actor_failure(error))?;
+                let done = Done { done: "killed".to_owned(), id: path.clone(), already: false, event: None };
+                self.say(reply, &done).await
+            }
+            Operate::Backup { .. } => Err(bug("backups are not built yet")),
+        }
+    }
+
+    async fn say<T: serde::Serialize + Sync>(&self, reply: &Reply, value: &T) -> Result<Exit, Failure> {
+        let value = serde_json::to_value(value)
+            .map_err(|error| bug("an answer cannot be written").because(&error))?;
+        // A client that went away does not undo what was done.
+        reply.item(value).await.ok();
+        Ok(Exit::Done)
+    }
+
+    /// Works a decision out from the log, and hands it in.
+    async fn decide(&self, operation: Operate, peer: &Peer) -> Result<Done, Failure> {
+        match self.work_out(operation, peer).await? {
+            Decision::Already(done) => Ok(done),
+            Decision::Commit(commit, done) => self.settle(*commit, done).await,
+        }
+    }
+
+    async fn decide_execution(&self, operation: Operate, peer: &Peer) -> Result<(Done, ConsumerId), Failure> {
+        let reader = self.service.reader();
+        let (Operate::Retry { target } | Operate::Skip { target, .. }) = operation.clone() else {
+            return Err(bug("this operation is about no execution"));
+        };
+        let found = tokio::task::spawn_blocking(move || operate::find(&reader, &target)).await;
+        let consumer = found.map_err(|_| bug("an execution could not be found"))??.consumer.id;
+        Ok((self.decide(operation, peer).await?, consumer))
+    }
+
+    async fn work_out(&self, operation: Operate, peer: &Peer) -> Result<Decision, Failure> {
+        let reader = self.service.reader();
+        let by = Operation { operator: peer.operator(), now: now(), key: chance::key("decision")? };
+        let decided = tokio::task::spawn_blocking(move || operate::decide(&reader, &operation, &by)).await;
+        decided.map_err(|_| bug("a decision could not be worked out"))?
+    }
+
+    async fn settle(
+        &self,
+        commit: thoughtstream_domain::commit::Commit,
+        done: Done,
+    ) -> Result<Done, Failure> {
+        let decided = timeout(DECIDE_PATIENCE, self.service.decide(commit)).await;
+        operate::settle(decided.map_err(|_| stuck())?.map_err(|error| log_failure(&error))?, done)
+    }
+
+    async fn tell(&self, consumer: &ConsumerId) -> Result<(), Failure> {
+        match self.service.consumer_changed(consumer).await {
+            Ok(()) | Err(OperateError::NotEnabled) => Ok(()),
+            Err(error) => Err(actor_failure(error)),
+        }
+    }
+}
+
+fn stuck() -> Failure {
+    let what =
+        format!("the log has not answered for {} s: it may or may not be done", DECIDE_PATIENCE.as_secs());
+    Failure::new(Exit::Unknown, "log.stuck", what)
+}
+
+fn log_failure(error: &LogError) -> Failure {
+    let exit = match error {
+        LogError::Unwritable { .. } | LogError::Closed => Exit::CouldNotLook,
+        LogError::Unknown => Exit::Unknown,
+    };
+    Failure::of(exit, "log.write", error)
+}
+
+fn actor_failure(error: OperateError) -> Failure {
+    let code = match error {
+        OperateError::NotEnabled => "consumer.not-enabled",
+        OperateError::NotWatched => "source.not-watched",
+        OperateError::Actor(_) => "actor.refused",
+        OperateError::NotARehearsal => "rehearsal.none",
+        OperateError::Stopping => "service.stopping",
+    };
+    Failure::of(Exit::Refused, code, &error)
+}
+
+/// Says why a reload changed nothing.
+pub(crate) fn reload_failure(error: &ReloadError) -> Failure {
+    match error {
+        ReloadError::Problems(problems) => {
+            let what = format!("nothing was changed\n{}", render_all(problems));
+            Failure::new(Exit::Usage, "config.problems", what)
+        }
+        ReloadError::Types(_) => Failure::of(Exit::Usage, "schema.changed", error),
+        ReloadError::Read(_) | ReloadError::Unwritable => {
+            Failure::of(Exit::CouldNotLook, "log.reload", error)
+        }
+        ReloadError::Refused(_) | ReloadError::NotStopping(_) => {
+            Failure::of(Exit::Refused, "reload.refused", error)
+        }
+    }
+}

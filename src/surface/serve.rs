@@ -1,0 +1,240 @@
+//! Runs the service: parse, open, build the tree, answer; then drain.
+
+mod signals;
+mod watchdog;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thoughtstream_actors::clock::SystemClock;
+use thoughtstream_actors::killpoint::KillPoints;
+use thoughtstream_actors::producer::ProducerSpec;
+use thoughtstream_actors::service::{
+    Load, Loaded as Taken, Service, ServiceArgs, ServiceHandle, StartError, compile,
+};
+use thoughtstream_actors::supervisor::Outcome;
+use thoughtstream_channels::filesystem::producer::RemovalRule;
+use thoughtstream_channels::filesystem::watch::WatchSettings;
+use thoughtstream_domain::declaration::DeclarationSet;
+use thoughtstream_domain::yaml::{Problem, render_all};
+use thoughtstream_effects::dirs::PrivateDir;
+use thoughtstream_effects::lock::{LockError, OwnerLock};
+use thoughtstream_effects::{notify, os};
+use thoughtstream_store::{Options, Store};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{LOCK, lock_failure};
+use crate::command::asking::open_failure;
+use crate::command::init::data_failure;
+use crate::config::Config;
+use crate::desk::{ServiceDesk, reload_failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load::{LoadFailure, Loaded, load};
+use crate::places::{Places, environment, runtime_directory};
+use crate::rehearsal;
+use crate::session::{Session, now};
+use crate::socket::{Doors, keeper};
+use crate::submit::{ensure, types_failure};
+
+/// Another command may hold the store for a moment; a service waits that long for it before it gives up.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often the lock is tried.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// Says how a service is started.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct How {
+    /// Start nothing that consumers would do: look, answer and take what comes in.
+    pub paused: bool,
+}
+
+/// Runs a service until it is told to stop.
+///
+/// # Errors
+/// [`Failure`] if it cannot start, with every problem of the configuration at once.
+pub fn run(session: &Session, how: How) -> Result<Exit, Failure> {
+    os::close_process_memory().map_err(|error| Failure::of(Exit::CouldNotLook, "process.private", &error))?;
+    thoughtstream_actors::panics::install_panic_hook();
+    let loaded = load(&session.places)?;
+    PrivateDir::create(&session.places.data).map_err(|error| data_failure(&error))?;
+    let lock = own(&session.places.data)?;
+    if let Some(reclaimed) = lock.reclaimed() {
+        tracing::info!(
+            pid = reclaimed.owner.process.pid,
+            "the service before this one did not stop in order"
+        );
+    }
+    ensure(session)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("thought").build().map_err(
+            |error| {
+                Failure::new(Exit::CouldNotLook, "service.threads", "cannot start threads").because(&error)
+            },
+        )?;
+    let exit = runtime.block_on(serve(session, how, loaded));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    // The lock outlives everything that touches the store.
+    drop(lock);
+    exit
+}
+
+/// Becomes the owner of the data directory.
+fn own(data: &Path) -> Result<OwnerLock, Failure> {
+    let begun = Instant::now();
+    loop {
+        match OwnerLock::acquire(data, LOCK, now().as_millis()) {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Held { .. } | LockError::HeldByUnknown { .. })
+                if begun.elapsed() < LOCK_PATIENCE =>
+            {
+                // A service holds it for good and has said where its doors are; a command lets go soon.
+                if let Err(error @ LockError::Held { .. }) = OwnerLock::acquire(data, LOCK, now().as_millis())
+                    && crate::socket::recorded(data)
+                        .is_ok_and(|doors| doors.is_some_and(|(ask, _)| ask.exists()))
+                {
+                    return Err(already(&error));
+                }
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(error) => return Err(already(&error)),
+        }
+    }
+}
+
+fn already(error: &LockError) -> Failure {
+    lock_failure(error).with_hint("one service owns a log: stop that one first, or use another --data DIR")
+}
+
+async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Failure> {
+    let places = &session.places;
+    let drain = Duration::from_millis(loaded.config.drain_ms);
+    let doors = open_doors(&places.data)?;
+    let stop = CancellationToken::new();
+    let service = Service::start(arguments(session, how, &loaded, doors, stop.clone())?);
+    let service = service.await.map_err(|error| start_failure(&error))?;
+    let enabled = loaded.set.enabled().count();
+    tracing::info!(
+        pid = std::process::id(),
+        incarnation = service.handle().incarnation(),
+        consumers = enabled,
+        sources = loaded.config.folders.len(),
+        paused = how.paused,
+        "the service answers"
+    );
+    tell(notify::ready());
+    tell(notify::status(&format!("{enabled} consumers, {} folders", loaded.config.folders.len())));
+    let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
+    let outcome = signals::until_the_end(&service, stop, drain).await;
+    watchdog.abort();
+    match outcome {
+        Outcome::Stopped => {
+            tracing::info!("the service stopped in order");
+            Ok(Exit::Done)
+        }
+        Outcome::Fatal { path, exit } => {
+            tracing::error!(%path, exit = exit.kind(), reason = exit.reason(), "the service gave up");
+            Err(Failure::new(Exit::Bug, "service.gave-up", format!("`{path}` could not be kept alive"))
+                .with_hint("its log says why; what was acknowledged is safe, and the next start goes on"))
+        }
+    }
+}
+
+/// Tells the service manager something; that it does not listen changes nothing.
+fn tell(told: std::io::Result<()>) {
+    if let Err(error) = told {
+        tracing::warn!(kind = %error.kind(), "the service manager was not told");
+    }
+}
+
+fn open_doors(data: &Path) -> Result<Arc<Doors>, Failure> {
+    let runtime = runtime_directory(data, nix::unistd::geteuid().as_raw(), &environment);
+    let doors = Doors::open(data, &runtime);
+    doors.map(Arc::new).map_err(|error| Failure::of(Exit::CouldNotLook, "socket.open", &error))
+}
+
+fn arguments(
+    session: &Session,
+    how: How,
+    loaded: &Loaded,
+    doors: Arc<Doors>,
+    stop: CancellationToken,
+) -> Result<ServiceArgs, Failure> {
+    let data = session.places.data.clone();
+    let (since, our_uid, desk_data) = (now(), nix::unistd::geteuid().as_raw(), data.clone());
+    let extra = move |service: &ServiceHandle| {
+        let service = service.clone();
+        vec![keeper::child(doors, our_uid, move |closing| ServiceDesk {
+            service: service.clone(),
+            since,
+            data: desk_data.clone(),
+            closing,
+            stop: stop.clone(),
+        })]
+    };
+    Ok(ServiceArgs {
+        points: points(session)?,
+        producers: producers(&loaded.config, &data),
+        data,
+        options: Options::default(),
+        load: loader(session.places.clone()),
+        compile: Arc::new(|set: &DeclarationSet| compile(set)),
+        paused: how.paused,
+        clock: Arc::new(SystemClock),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        extra: Box::new(extra),
+    })
+}
+
+/// Returns kill points: they can be armed only in a store that was made for rehearsal.
+fn points(session: &Session) -> Result<Arc<KillPoints>, Failure> {
+    let store =
+        Store::open(&session.places.data, Options::default()).map_err(|error| open_failure(&error))?;
+    let marked = rehearsal::is_rehearsal(&store.reader.mark());
+    Ok(if marked { KillPoints::for_rehearsal() } else { KillPoints::disabled() })
+}
+
+/// Reads the configuration again for a reload. Folders are watched from the next start.
+fn loader(places: Places) -> Load {
+    Arc::new(move || match load(&places) {
+        Ok(loaded) => Ok(Taken { declarations: loaded.set, registry: Arc::new(loaded.registry) }),
+        Err(LoadFailure::Problems(problems)) => Err(problems),
+        Err(LoadFailure::Unreadable(failure)) => {
+            let message = failure.causes.iter().fold(failure.what, |text, cause| text + ": " + cause);
+            let name = places.config.display().to_string();
+            Err(vec![Problem::of_file(&name, crate::config::codes::UNREADABLE, message)])
+        }
+    })
+}
+
+/// Declares a producer for each watched folder.
+pub(crate) fn producers(config: &Config, data: &Path) -> Vec<ProducerSpec> {
+    let spec = |folder: &crate::config::Folder| ProducerSpec {
+        source: folder.source.clone(),
+        root: folder.root.clone(),
+        data: data.to_owned(),
+        rules: folder.rules.clone(),
+        removals: RemovalRule::default(),
+        watch: WatchSettings::default(),
+        privacy: folder.privacy,
+    };
+    config.folders.iter().map(spec).collect()
+}
+
+/// Says why the service did not start.
+pub(crate) fn start_failure(error: &StartError) -> Failure {
+    match error {
+        StartError::Problems(problems) => {
+            let what = format!("nothing was loaded\n{}", render_all(problems));
+            Failure::new(Exit::Usage, "config.problems", what)
+        }
+        StartError::Open(error) => open_failure(error),
+        StartError::Types(error) => types_failure(error),
+        StartError::Reload(error) => reload_failure(error),
+        StartError::Read(_) | StartError::Tree(_) | StartError::Recovery(_) => {
+            Failure::of(Exit::CouldNotLook, "service.start", error)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What the process is told from outside: stop in order, stop at once, read the declarations again.
+
+use std::time::Duration;
+
+use thoughtstream_actors::service::Service;
+use thoughtstream_actors::supervisor::Outcome;
+use thoughtstream_effects::notify;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::desk::reload_failure;
+
+/// After the drain was cut short, the rest may take this long before it is left behind.
+const HARD_STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits until the service has ended, by itself or because it was told to.
+pub(super) async fn until_the_end(service: &Service, stop: CancellationToken, drain: Duration) -> Outcome {
+    let mut signals = Signals::listen();
+    loop {
+        tokio::select! {
+            outcome = service.ended() => return outcome,
+            () = stop.cancelled() => break,
+            told = signals.next() => match told {
+                Told::Stop => break,
+                Told::Reload => reload(service).await,
+            },
+        }
+    }
+    super::tell(notify::stopping());
+    tracing::info!(seconds = drain.as_secs(), "stopping: open work may finish");
+    service.stop();
+    let bound = tokio::time::sleep(drain);
+    tokio::pin!(bound);
+    loop {
+        tokio::select! {
+            outcome = service.ended() => return outcome,
+            () = &mut bound => break,
+            told = signals.next() => match told {
+                Told::Stop => break,
+                Told::Reload => {}
+            },
+        }
+    }
+    tracing::warn!("stopping at once: what is open is closed at the next start");
+    service.stop();
+    // What does not even end by force ends with the process; everything acknowledged is durable.
+    tokio::time::timeout(HARD_STOP_PATIENCE, service.ended()).await.unwrap_or(Outcome::Stopped)
+}
+
+async fn reload(service: &Service) {
+    match service.handle().reload().await {
+        Ok(reloaded) => tracing::info!(
+            started = reloaded.started.len(),
+            stopped = reloaded.stopped.len(),
+            unchanged = reloaded.unchanged.len(),
+            "the declarations were read again"
+        ),
+        Err(error) => {
+            let failure = reload_failure(&error);
+            // The places of problems are ours to tell; the offending text is not.
+            tracing::error!(
+                code = failure.code,
+                "the declarations were not taken over; `thought declaration check` says why"
+            );
+        }
+    }
+}
+
+enum Told {
+    Stop,
+    Reload,
+}
+
+/// The signals that are listened to; one that cannot be installed never comes.
+struct Signals {
+    terminate: Option<Signal>,
+    interrupt: Option<Signal>,
+    hang_up: Option<Signal>,
+}
+
+impl Signals {
+    fn listen() -> Self {
+        let listen = |kind: SignalKind| match signal(kind) {
+            Ok(signal) => Some(signal),
+            Err(error) => {
+                tracing::warn!(signal = kind.as_raw_value(), kind = %error.kind(), "cannot listen to a signal");
+                None
+            }
+        };
+        Self {
+            terminate: listen(SignalKind::terminate()),
+            interrupt: listen(SignalKind::interrupt()),
+            hang_up: listen(SignalKind::hangup()),
+        }
+    }
+
+    async fn next(&mut self) -> Told {
+        async fn one(signal: &mut Option<Signal>) {
+            if let Some(signal) = signal
+                && signal.recv().await.is_some()
+            {
+                return;
+            }
+            std::future::pending().await
+        }
+        tokio::select! {
+            () = one(&mut self.terminate) => Told::Stop,
+            () = one(&mut self.interrupt) => Told::Stop,
+            () = one(&mut self.hang_up) => Told::Reload,
+        }
+    }
+}
