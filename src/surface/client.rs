@@ -133,7 +133,7 @@ fn enter(data: &Path, door: Door, owner: &OwnerRecord) -> Result<Option<Connecti
         Door::Operator => operator,
     };
     match UnixStream::connect(&path) {
-        Ok(stream) => Connection::greet(stream, owner).map(Some),
+        Ok(stream) => Connection::greet(stream, owner),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             Ok(None)
         }
@@ -153,7 +153,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    fn greet(stream: UnixStream, owner: &OwnerRecord) -> Result<Self, Failure> {
+    /// Exchanges greetings; nothing if the other side hung up: it is on its way down, or not yet up.
+    fn greet(stream: UnixStream, owner: &OwnerRecord) -> Result<Option<Self>, Failure> {
         let connection = |error: io::Error| silent(owner).because(&error);
         let peer = peer_of(&stream).map_err(|error| connection(error.into()))?;
         // Whoever answers must be able to hold our data: this user, or root.
@@ -167,11 +168,17 @@ impl Connection {
         let mut read = BufReader::new(stream);
         // A door that is full sends its refusal before it reads anything.
         send(&write, &Hello::ours()).ok();
-        match hear(&mut read).map_err(connection)? {
+        let first = match hear(&mut read) {
+            Ok(first) => first,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
+            Err(error) => return Err(connection(error)),
+        };
+        match first {
             Some(Frame::Greeting(greeting)) if greeting.protocol == PROTOCOL => {
                 read.get_ref().set_read_timeout(None).map_err(connection)?;
-                Ok(Self { read, write, greeting })
+                Ok(Some(Self { read, write, greeting }))
             }
+            None => Ok(None),
             Some(Frame::Greeting(greeting)) => {
                 let what = format!(
                     "the service is version {} and speaks protocol {}, this command protocol {PROTOCOL}",
@@ -181,7 +188,7 @@ impl Connection {
                     .with_hint("restart the service after an update"))
             }
             Some(Frame::Failure(failure)) => Err(*failure),
-            Some(Frame::Item(_) | Frame::Progress(_) | Frame::End(_)) | None => Err(silent(owner)),
+            Some(Frame::Item(_) | Frame::Progress(_) | Frame::End(_)) => Err(silent(owner)),
         }
     }
 

@@ -67,6 +67,13 @@ impl Failure {
         self
     }
 
+    /// Says how the program ends with it, where that depends on who asked.
+    #[must_use]
+    pub fn ending(mut self, exit: Exit) -> Self {
+        self.exit = exit.code();
+        self
+    }
+
     /// Returns how the program ends with it.
     #[must_use]
     pub fn exit(&self) -> Exit {

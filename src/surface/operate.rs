@@ -42,8 +42,26 @@ pub fn render(value: &Value) -> String {
             let already = if done.already { "already " } else { "" };
             format!("{already}{} {}\n", line(&done.done), line(&done.id))
         }
-        Err(_) => line(&value.to_string()) + "\n",
+        Err(_) => reloaded(value),
     }
+}
+
+/// Renders what a reload changed, or any other answer as it is.
+fn reloaded(value: &Value) -> String {
+    let list = |key: &str| -> Option<Vec<String>> {
+        let items = value.get(key)?.as_array()?;
+        Some(items.iter().filter_map(Value::as_str).map(line).collect())
+    };
+    let (Some(started), Some(stopped), Some(unchanged)) =
+        (list("started"), list("stopped"), list("unchanged"))
+    else {
+        return line(&value.to_string()) + "\n";
+    };
+    let say = |word: &str, keys: &[String]| {
+        if keys.is_empty() { String::new() } else { format!("{word} {}\n", keys.join(", ")) }
+    };
+    let undisturbed = format!("{} went on undisturbed\n", unchanged.len());
+    say("started", &started) + &say("stopped", &stopped) + &undisturbed
 }
 
 /// Is who operates, when, and what makes the act recognisable.

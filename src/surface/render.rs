@@ -102,6 +102,6 @@ mod tests {
         let mut rows = Rows::new(&["A", "N"]).numbers(1);
         rows.row(&["x\u{1b}[31m".to_owned(), "1".to_owned()]);
         rows.row(&["a\nb".to_owned(), "100".to_owned()]);
-        assert_eq!(rows.text(), "A             N\nx\\u{1b}[31m    1\na\\nb        100\n");
+        assert_eq!(rows.text(), "A              N\nx\\u{1b}[31m    1\na\\nb         100\n");
     }
 }

@@ -105,7 +105,10 @@ fn own(data: &Path) -> Result<OwnerLock, Failure> {
 }
 
 fn already(error: &LockError) -> Failure {
-    lock_failure(error).with_hint("one service owns a log: stop that one first, or use another --data DIR")
+    let failure = lock_failure(error);
+    let failure =
+        if matches!(error, LockError::Held { .. }) { failure.ending(Exit::Refused) } else { failure };
+    failure.with_hint("one service owns a log: stop that one first, or use another --data DIR")
 }
 
 async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Failure> {

@@ -1,6 +1,7 @@
 //! How a decision is made: by the service if one runs, else written into the log by the command itself.
 
 use serde_json::Value;
+use thoughtstream_domain::registry::Registry;
 
 use super::asking::{Show, open};
 use crate::ask::{Operate, Operated};
@@ -12,6 +13,7 @@ use crate::out::Out;
 use crate::query;
 use crate::session::Session;
 use crate::socket::Door;
+use crate::submit::set_types;
 
 /// Makes a decision and shows what came of it.
 ///
@@ -25,6 +27,8 @@ pub(crate) fn operate(session: &Session, operate: Operate, out: &mut Out) -> Res
         }
         Reached::Alone(_lock) => {
             let mut store = open(session)?;
+            // Only types of ours are written here, and those never change.
+            set_types(&mut store, Registry::shipped().hashes())?;
             let mut operation = Operation {
                 operator: operate::ourselves(),
                 now: session.now(),

@@ -55,7 +55,7 @@ fn compiled(registered: &Registered, catalog: &Catalog) -> Option<Subscription> 
     let text = serde_yaml::to_string(&declaration).ok()?;
     let file = (registered.consumer.to_string(), text.into_bytes());
     // The prompt was there when it was registered; it has no part in what is subscribed to.
-    let set = load_all(&[file], &|_| Some(Vec::new()), catalog).ok()?;
+    let set = load_all(&[file], &|_| Some(b"-".to_vec()), catalog).ok()?;
     set.get(&registered.consumer.id).map(|declaration| declaration.subscription().clone())
 }
 
@@ -134,4 +134,37 @@ fn start(
             Start { after: 0, position: registered.map_or(0, |registered| registered.position) }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use thoughtstream_domain::id::ConsumerId;
+    use thoughtstream_domain::registry::Registry;
+    use thoughtstream_domain::time::Timestamp;
+
+    use super::*;
+    use crate::shipped::FILES;
+
+    #[test]
+    fn a_registered_declaration_is_understood_without_its_file() {
+        let catalog = Catalog::of(&Registry::shipped());
+        let files: Vec<(String, Vec<u8>)> = FILES
+            .iter()
+            .filter(|file| file.path.starts_with("declarations/"))
+            .map(|file| (file.path.to_owned(), file.text.as_bytes().to_vec()))
+            .collect();
+        let set = load_all(&files, &|_| Some(b"prompt".to_vec()), &catalog).unwrap();
+        let id = ConsumerId::parse("document-tasks").unwrap();
+        assert!(set.get(&id).is_some());
+        for declaration in set.iter() {
+            let registered = Registered {
+                consumer: declaration.key().clone(),
+                fingerprint: declaration.fingerprint(),
+                canonical: declaration.canonical(),
+                position: 0,
+                at: Timestamp::from_millis(0),
+            };
+            assert_eq!(compiled(&registered, &catalog).as_ref(), Some(declaration.subscription()));
+        }
+    }
 }

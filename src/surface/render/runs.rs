@@ -44,7 +44,9 @@ pub fn report(report: &RunReport, now: Timestamp) -> String {
     write(format!("execution  {}", words("id")));
     write(format!("consumer   {}", words("consumer")));
     write(format!("source     {}", words("source")));
-    write(format!("state      {}", line(kind)));
+    let how =
+        ["how", "code", "at"].into_iter().filter_map(|key| state.get(key)).filter_map(|value| value.as_str());
+    write(format!("state      {}", line(&how.fold(kind.to_owned(), |text, how| text + " " + how))));
     for trigger in triggers.as_array().into_iter().flatten() {
         let id = trigger.get("id").and_then(|id| id.as_str()).unwrap_or("-");
         let sequence = trigger.get("sequence").cloned().unwrap_or_default();

@@ -20,7 +20,7 @@ pub fn why(why: &Why, now: Timestamp) -> String {
 }
 
 fn one(text: &mut String, why: &Why, now: Timestamp, margin: &str) {
-    let since = why.since.map_or_else(String::new, |since| format!(" since {} ago", age(since, now)));
+    let since = why.since.map_or_else(String::new, |since| format!(" for {}", age(since, now)));
     let mut write =
         |line: String| writeln!(text, "{margin}{line}").expect("writing to a String does not fail");
     write(format!("{} {}: {}{since}", line(&why.kind), line(&why.id), line(&why.state)));
