@@ -33,7 +33,7 @@ pub const FILES: &[Shipped] = &[
 ];
 
 /// The configuration to start from; its comments are its manual.
-const CONFIG: &str = include_str!("shipped/config.yaml");
+const CONFIG: &str = include_str!("../../ops/config.example.yaml");
 
 /// The lines of [`CONFIG`] that show how a folder is watched.
 const EXAMPLE: &str = "sources: []\n#  - filesystem: notes\n#    root: /home/you/notes\n";
