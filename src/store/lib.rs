@@ -3,6 +3,7 @@
 //! Synchronous, and the only crate that knows redb. It remembers and checks; it decides nothing. The service's
 //! one [`Writer`] takes groups of commits; every other part holds a [`Reader`].
 
+pub mod backup;
 mod codec;
 pub mod disk;
 mod execution;

@@ -3,6 +3,8 @@
 //! The writer keeps projections up to date as it goes; backup, import and repair build them with the same
 //! functions, and a test holds the two equal.
 
+use std::collections::BTreeMap;
+
 use redb::{ReadableTable, WriteTransaction};
 use thoughtstream_domain::commit::Document;
 use thoughtstream_domain::hash::ChainHash;
@@ -65,7 +67,7 @@ impl<'a> Indexed<'a> {
     }
 }
 
-/// Writes the rows that lead to an event, and its source's head.
+/// Writes the rows that lead to an event. Its source's head is written once for many of them.
 pub(crate) fn put_event(to: &mut impl Put, event: &Indexed<'_>) -> Result<(), RowError> {
     let at = position_key(event.position);
     to.put(Table::Sequences, &key!(event.source, event.sequence), &at)?;
@@ -75,8 +77,27 @@ pub(crate) fn put_event(to: &mut impl Put, event: &Indexed<'_>) -> Result<(), Ro
     for parent in event.parents {
         to.put(Table::Children, &key!(*parent, event.position), &[])?;
     }
-    let head = Head { sequence: event.sequence, chain: event.chain, position: event.position };
-    to.put(Table::Heads, &key!(event.source), &head.write())
+    Ok(())
+}
+
+/// The heads that events have moved and no row says yet.
+#[derive(Debug, Default)]
+pub(crate) struct Heads(BTreeMap<u32, Head>);
+
+impl Heads {
+    /// Takes an event as its source's newest.
+    pub(crate) fn follow(&mut self, event: &Indexed<'_>) {
+        let head = Head { sequence: event.sequence, chain: event.chain, position: event.position };
+        self.0.insert(event.source, head);
+    }
+
+    /// Writes them all.
+    pub(crate) fn put(&mut self, to: &mut impl Put) -> Result<(), RowError> {
+        for (source, head) in std::mem::take(&mut self.0) {
+            to.put(Table::Heads, &key!(source), &head.write())?;
+        }
+        Ok(())
+    }
 }
 
 /// Writes the row that lists an execution as unsettled, if it is.
@@ -148,14 +169,17 @@ pub(crate) fn rebuild(tx: &WriteTransaction, names: &Names) -> Result<(), RowErr
     let mut to = Tables::new(tx);
     let events = tx.open_table(Table::Events.definition()).map_err(RowError::storage)?;
     put_last_versions(tx, &mut to, names)?;
+    let mut heads = Heads::default();
     for row in events.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
         let position = crate::codec::be64(key.value()).unwrap_or(0);
         let stored = record::read(position, value.value(), names);
         let stored = stored.map_err(|_| RowError::damaged(Table::Events, position))?;
         put_event(&mut to, &Indexed::of(&stored))?;
+        heads.follow(&Indexed::of(&stored));
         follow_removal(&mut to, &stored)?;
     }
+    heads.put(&mut to)?;
     let executions = tx.open_table(Table::Executions.definition()).map_err(RowError::storage)?;
     for row in executions.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;

@@ -141,6 +141,11 @@ fn payload_bytes(event: &Event) -> usize {
 }
 
 impl Reader {
+    /// Looks at an open database.
+    pub(crate) fn of(database: redb::Database, mark: [u8; 16]) -> Result<Self, RowError> {
+        Ok(Self::new(Arc::new(Shared::new(database, mark)?)))
+    }
+
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }

@@ -6,7 +6,7 @@
 use redb::{ReadableTable, WriteTransaction};
 use thiserror::Error;
 
-use crate::codec::{Cursor, Malformed, put_number};
+use crate::codec::{Cursor, Malformed};
 use crate::journal::Frame;
 use crate::projection::Put;
 use crate::tables::Table;
@@ -147,9 +147,7 @@ impl<'t> Rows<'t> {
     }
 
     fn note_bytes(&mut self, bytes: &[u8]) {
-        let mut length = Vec::with_capacity(5);
-        put_number(&mut length, bytes.len() as u64);
-        self.frame.push(&length);
+        self.frame.push_number(bytes.len() as u64);
         self.frame.push(bytes);
     }
 

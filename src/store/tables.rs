@@ -141,10 +141,48 @@ pub(crate) fn bucket(position: u64) -> u32 {
     u32::try_from(position >> BUCKET_BITS).unwrap_or(u32::MAX)
 }
 
+/// How long a key may be before it needs memory of its own; those of numbers alone never do.
+const INLINE_BYTES: usize = 40;
+
+/// A key being built. Most are short, and the writer builds dozens for one commit.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    inline: [u8; INLINE_BYTES],
+    length: usize,
+    /// Holds the whole key once it no longer fits inline.
+    spilled: Vec<u8>,
+}
+
+impl Key {
+    pub(crate) const fn new() -> Self {
+        Self { inline: [0; INLINE_BYTES], length: 0, spilled: Vec::new() }
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        if let Some(room) = self.inline.get_mut(self.length..end).filter(|_| self.spilled.is_empty()) {
+            room.copy_from_slice(bytes);
+        } else {
+            if self.spilled.is_empty() {
+                self.spilled.extend_from_slice(&self.inline[..self.length]);
+            }
+            self.spilled.extend_from_slice(bytes);
+        }
+        self.length = end;
+    }
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        if self.spilled.is_empty() { &self.inline[..self.length] } else { &self.spilled }
+    }
+}
+
 /// Builds a key from parts: numbers big-endian, bytes as they are (only ever last, or of fixed length).
 macro_rules! key {
     ($($part:expr),+ $(,)?) => {{
-        let mut key = Vec::with_capacity(32);
+        let mut key = $crate::tables::Key::new();
         $($crate::tables::KeyPart::push(&$part, &mut key);)+
         key
     }};
@@ -154,36 +192,36 @@ pub(crate) use key;
 /// Is a part of a key.
 pub(crate) trait KeyPart {
     /// Appends the part.
-    fn push(&self, key: &mut Vec<u8>);
+    fn push(&self, key: &mut Key);
 }
 
 impl KeyPart for u8 {
-    fn push(&self, key: &mut Vec<u8>) {
-        key.push(*self);
+    fn push(&self, key: &mut Key) {
+        key.extend(&[*self]);
     }
 }
 
 impl KeyPart for u32 {
-    fn push(&self, key: &mut Vec<u8>) {
-        key.extend_from_slice(&self.to_be_bytes());
+    fn push(&self, key: &mut Key) {
+        key.extend(&self.to_be_bytes());
     }
 }
 
 impl KeyPart for u64 {
-    fn push(&self, key: &mut Vec<u8>) {
-        key.extend_from_slice(&self.to_be_bytes());
+    fn push(&self, key: &mut Key) {
+        key.extend(&self.to_be_bytes());
     }
 }
 
 impl KeyPart for &[u8] {
-    fn push(&self, key: &mut Vec<u8>) {
-        key.extend_from_slice(self);
+    fn push(&self, key: &mut Key) {
+        key.extend(self);
     }
 }
 
 impl KeyPart for &str {
-    fn push(&self, key: &mut Vec<u8>) {
-        key.extend_from_slice(self.as_bytes());
+    fn push(&self, key: &mut Key) {
+        key.extend(self.as_bytes());
     }
 }
 
@@ -212,7 +250,15 @@ mod tests {
 
     #[test]
     fn byte_order_is_number_order() {
-        assert!(key!(1_u32, 255_u64) < key!(1_u32, 256_u64));
-        assert!(key!(1_u32, u64::MAX) < key!(2_u32, 0_u64));
+        assert!(key!(1_u32, 255_u64)[..] < key!(1_u32, 256_u64)[..]);
+        assert!(key!(1_u32, u64::MAX)[..] < key!(2_u32, 0_u64)[..]);
+    }
+
+    #[test]
+    fn a_long_key_is_whole() {
+        let text = "x".repeat(100);
+        assert_eq!(&key!(7_u8, text.as_str(), 1_u8)[..], [&[7][..], text.as_bytes(), &[1]].concat());
+        let text = "y".repeat(INLINE_BYTES - 1);
+        assert_eq!(&key!(7_u8, text.as_str())[..], [&[7][..], text.as_bytes()].concat());
     }
 }

@@ -24,10 +24,12 @@ use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::TypeRef;
 use thoughtstream_domain::time::Timestamp;
 
+use crate::disk::Disk;
 use crate::journal::{Frame, Journal, Mark};
-use crate::projection;
+use crate::projection::{self, Heads};
+use crate::reader::Reader;
 use crate::rows::{RowError, Rows};
-use crate::store::{APPLIED, OpenError, Shared, encode_mark, reopen};
+use crate::store::{APPLIED, LOG, OpenError, Options, Shared, damaged_rows, encode_mark, reopen};
 use crate::tables::Table;
 use cache::Cache;
 
@@ -112,6 +114,8 @@ pub enum TypesError {
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
+    disk: Arc<dyn Disk>,
+    options: Options,
     journal: Journal,
     frame: Frame,
     cache: Cache,
@@ -122,19 +126,29 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, journal: Journal, incarnation: u64) -> Result<Self, RowError> {
-        let mut writer = Self {
-            shared,
+    pub(crate) fn new(
+        reader: &Reader,
+        disk: Arc<dyn Disk>,
+        options: Options,
+        journal: Journal,
+        incarnation: u64,
+    ) -> Result<Self, RowError> {
+        Ok(Self {
+            cache: Cache::load(reader)?,
+            shared: reader.shared.clone(),
+            disk,
+            options,
             journal,
             frame: Frame::new(),
-            cache: Cache::default(),
             types: BTreeMap::new(),
             incarnation,
             failed: false,
             last_checkpoint: None,
-        };
-        writer.cache = Cache::load(&crate::reader::Reader::new(writer.shared.clone()))?;
-        Ok(writer)
+        })
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::new(self.shared.clone())
     }
 
     /// Returns how many times this store has been opened for writing; recorded in every run row.
@@ -147,7 +161,7 @@ impl Writer {
     /// # Errors
     /// Names every type whose definition differs from the one at its first use; nothing changes then.
     pub fn set_types(&mut self, types: BTreeMap<TypeRef, Sha256Hash>) -> Result<(), TypesError> {
-        let stored = crate::reader::Reader::new(self.shared.clone()).definitions()?;
+        let stored = self.reader().definitions()?;
         let changed = stored.into_iter().filter_map(|(kind, stored)| {
             let offered = *types.get(&kind)?;
             (offered != stored).then_some(TypeChanged { kind, stored, offered })
@@ -190,7 +204,7 @@ impl Writer {
     fn check_space(&self, bytes: usize) -> Result<(), WriteError> {
         // redb grows its file in steps and writes pages anew, so a group costs a few times its size.
         let needed = FREE_BYTES_MIN + 4 * bytes as u64;
-        match self.shared.disk.free_bytes() {
+        match self.disk.free_bytes() {
             Some(free) if free < needed => Err(WriteError::NoSpace { free, needed }),
             Some(_) | None => Ok(()),
         }
@@ -206,18 +220,16 @@ impl Writer {
         let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
         self.frame.clear();
         let mut rows = Rows::new(&tx, &mut self.frame);
-        let mut group_state = GroupState { cache: &mut self.cache, types: &self.types, now };
-        let mut verdicts = Vec::with_capacity(group.len());
-        for commit in group {
-            match group_state.apply(&mut rows, commit.borrow()) {
-                Ok(verdict) => verdicts.push(verdict),
-                Err(RowError::Damaged { place }) => return Err(WriteError::Damaged { place }),
-                Err(RowError::Storage(source)) => {
-                    self.failed = true;
-                    return Err(WriteError::Failed(source));
-                }
+        let mut group_state =
+            GroupState { cache: &mut self.cache, types: &self.types, now, heads: Heads::default() };
+        let verdicts = match group_state.apply_all(&mut rows, group) {
+            Ok(verdicts) => verdicts,
+            Err(RowError::Damaged { place }) => return Err(WriteError::Damaged { place }),
+            Err(RowError::Storage(source)) => {
+                self.failed = true;
+                return Err(WriteError::Failed(source));
             }
-        }
+        };
         if rows.frame_bytes() == 0 {
             return Ok(verdicts);
         }
@@ -360,10 +372,9 @@ impl Writer {
     /// Until it succeeds, readers and writer answer errors; it may be called again.
     pub fn reopen(&mut self) -> Result<(), OpenError> {
         self.failed = true;
-        let (journal, incarnation) = reopen(&self.shared)?;
-        let path = self.shared.disk.path(crate::store::LOG);
-        let cache = Cache::load(&crate::reader::Reader::new(self.shared.clone()))
-            .map_err(|error| OpenError::Damaged { path, what: error.to_string() })?;
+        let (journal, incarnation) = reopen(&self.shared, self.disk.as_ref(), self.options)?;
+        let cache = Cache::load(&self.reader());
+        let cache = cache.map_err(|error| damaged_rows(&self.disk.path(LOG), error))?;
         self.journal = journal;
         self.incarnation = incarnation;
         self.cache = cache;
@@ -400,6 +411,7 @@ struct GroupState<'w> {
     cache: &'w mut Cache,
     types: &'w BTreeMap<TypeRef, Sha256Hash>,
     now: Timestamp,
+    heads: Heads,
 }
 
 /// Is how a check ends that found a reason to keep the commit out.
@@ -421,6 +433,18 @@ impl From<Refusal> for Stop {
 }
 
 impl GroupState<'_> {
+    /// Applies the commits one after the other, then writes what was put off to the end of the group.
+    fn apply_all<C: Borrow<Commit>>(
+        &mut self,
+        rows: &mut Rows<'_>,
+        group: &[C],
+    ) -> Result<Vec<Verdict>, RowError> {
+        let verdicts = group.iter().map(|commit| self.apply(rows, commit.borrow()));
+        let verdicts = verdicts.collect::<Result<_, _>>()?;
+        self.heads.put(rows)?;
+        Ok(verdicts)
+    }
+
     /// Checks a commit, and writes it only if everything holds.
     fn apply(&mut self, rows: &mut Rows<'_>, commit: &Commit) -> Result<Verdict, RowError> {
         let planned = match self.check(rows, commit) {

@@ -1,6 +1,7 @@
 //! One frame: `magic | length | crc | previous crc | offset | body`, padded to eight bytes.
 
 use super::Mark;
+use crate::codec::put_number;
 
 /// Starts every frame. Read as text it is `tsjf`.
 const MAGIC: [u8; 4] = *b"tsjf";
@@ -66,6 +67,13 @@ impl Frame {
         debug_assert_eq!(self.body_bytes(), self.bytes.len() - HEADER_BYTES, "a sealed frame takes no more");
         self.bytes.extend_from_slice(data);
         self.body += data.len();
+    }
+
+    /// Adds a number to the body.
+    pub(crate) fn push_number(&mut self, value: u64) {
+        let before = self.bytes.len();
+        put_number(&mut self.bytes, value);
+        self.body += self.bytes.len() - before;
     }
 
     /// Returns the length of the body.

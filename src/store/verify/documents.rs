@@ -35,7 +35,7 @@ fn check_documents(view: &View<'_>, findings: &mut Findings) -> Result<(), RowEr
             continue;
         };
         let number = names.number(NameKind::Source, document.source.as_str()).unwrap_or(0);
-        if key!(number, document.id.as_str()) != key.value() {
+        if key!(number, document.id.as_str())[..] != *key.value() {
             findings.add(FindingKind::Document, &place, "the key is not that of this document");
         }
         let path = paths.get(&key!(number, document.path.as_str())[..]).map_err(RowError::storage)?;

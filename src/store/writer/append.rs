@@ -200,6 +200,7 @@ impl GroupState<'_> {
             chain,
         };
         projection::put_event(rows, &indexed)?;
+        self.heads.follow(&indexed);
         self.define(rows, candidate)?;
         let facts = Facts {
             id,

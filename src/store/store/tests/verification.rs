@@ -15,12 +15,12 @@ use crate::verify::{FindingKind, Head, Options as VerifyOptions, Report, verify}
 use thoughtstream_domain::lifecycle::{Execution, FailurePolicy};
 use thoughtstream_domain::retry::RetryPolicy;
 
-fn check(store: &Store) -> Report {
+pub(super) fn check(store: &Store) -> Report {
     verify(&store.reader, VerifyOptions::default()).unwrap()
 }
 
 /// A log with something of everything: derived events, closed, held and open executions, documents.
-fn rich() -> (SimDisk, Store) {
+pub(super) fn rich() -> (SimDisk, Store) {
     let (disk, mut store, notes) = with_notes(6);
     let mut executions: Vec<Execution> =
         notes.iter().map(|event| Execution::fix(&frame(), std::slice::from_ref(event))).collect();

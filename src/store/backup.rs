@@ -1,0 +1,244 @@
+//! A copy of the log in one file of its own, taken while the service runs, and a new store made from one.
+//!
+//! A backup is a redb file with the tables of a log, without journal and without store directory. It is
+//! written to a new name with its meta rows last, so that a copy that was interrupted is not one, and it is
+//! verified before it is called done. Reading one never changes it.
+
+mod copy;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use redb::{Database, ReadableTable};
+use thiserror::Error;
+use thoughtstream_domain::commit::Control;
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::id::ConsumerId;
+use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::time::Timestamp;
+
+use crate::disk::{Backend, Disk, DiskError, DiskFile, RealDisk, RealFile, create_file, open_file};
+use crate::overlay::Overlay;
+use crate::reader::{PAGE_ROWS_MAX, Reader};
+use crate::rows::RowError;
+use crate::store::{
+    CreateError, FillError, OpenError, Options, check_magic, damaged_rows, database_error, make,
+    open_backend, read_meta, write_meta,
+};
+use crate::tables::Table;
+use crate::verify::{self, Report, verify};
+
+/// How much of the copy redb may keep in memory.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// How much of a file is copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Says why no backup was made. The target does not exist then.
+#[derive(Debug, Error)]
+pub enum BackupError {
+    /// The target cannot be created.
+    #[error("cannot create the backup")]
+    Target(#[from] DiskError),
+    /// The log cannot be read.
+    #[error("cannot read the log")]
+    Read(#[from] RowError),
+    /// The copy cannot be written.
+    #[error("cannot write the backup to `{path}`")]
+    Write {
+        /// The target.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The copy cannot be read back.
+    #[error("cannot read the backup back")]
+    ReadBack(#[from] OpenError),
+    /// The copy does not verify: the log itself is damaged.
+    #[error("the copy does not verify: {} findings", .0.findings.len())]
+    NotSound(Box<Report>),
+}
+
+/// Says why no store was made from a backup.
+#[derive(Debug, Error)]
+pub enum RestoreError {
+    /// The file cannot be read as a backup.
+    #[error("cannot read the backup")]
+    Backup(#[from] OpenError),
+    /// The backup cannot be read any more.
+    #[error("cannot read the backup")]
+    Read(#[from] RowError),
+    /// The backup does not verify.
+    #[error("the backup does not verify: {} findings", .0.findings.len())]
+    NotSound(Box<Report>),
+    /// The store cannot be made.
+    #[error("cannot make the store")]
+    Create(#[from] CreateError),
+}
+
+/// Copies the log into a new file and verifies the copy; `progress` is told how many events of how many are
+/// copied.
+///
+/// # Errors
+/// [`BackupError`]; whatever was written is removed again.
+pub fn back_up(
+    reader: &Reader,
+    target: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report, BackupError> {
+    let file = create_file(target)?;
+    let result = copy_and_verify(reader, target, file, progress);
+    if result.is_err() {
+        // Nothing is gained by a second error about the remains of the first.
+        drop(std::fs::remove_file(target));
+    }
+    result
+}
+
+fn copy_and_verify(
+    reader: &Reader,
+    target: &Path,
+    file: File,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report, BackupError> {
+    let fail = |source: FillError| BackupError::Write { path: target.to_owned(), source };
+    let database = open_backend(Backend(Box::new(RealFile::new(file))), CACHE_BYTES)
+        .map_err(|error| fail(error.into()))?;
+    copy::copy(reader, &database, progress).map_err(|error| match error {
+        copy::CopyError::Read(error) => BackupError::Read(error),
+        copy::CopyError::Write(source) => fail(source),
+    })?;
+    drop(database);
+    sync(target).map_err(|error| fail(error.into()))?;
+    let copied = open_backup(target)?;
+    let report = verify(&copied, verify::Options::default())?;
+    if report.ok { Ok(report) } else { Err(BackupError::NotSound(Box::new(report))) }
+}
+
+/// Makes a file and its name durable.
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+/// Opens a backup for reading, without changing a byte of it.
+///
+/// # Errors
+/// [`OpenError`] says what the file is instead.
+pub fn open_backup(path: &Path) -> Result<Reader, OpenError> {
+    let file = RealFile::new(open_file(path)?);
+    check_magic(&file, path).map_err(|error| not_a_log(path, error))?;
+    let io = |source: io::Error| OpenError::Io { path: path.to_owned(), source: source.into() };
+    let overlay = Overlay::new(Box::new(file)).map_err(io)?;
+    let database = open_backend(overlay, CACHE_BYTES).map_err(|error| database_error(path, error))?;
+    let meta = read_meta(&database, path)?;
+    Reader::of(database, meta.mark).map_err(|error| damaged_rows(path, error))
+}
+
+/// A lone file that does not begin as a log may be anything; inside a store it would be damage.
+fn not_a_log(path: &Path, error: OpenError) -> OpenError {
+    if let OpenError::Damaged { .. } = error {
+        return OpenError::NotAStore { path: path.to_owned() };
+    }
+    error
+}
+
+/// Makes a new store in `directory` from a backup: another store with a mark of its own, all consumers paused
+/// until a person resumes them.
+///
+/// # Errors
+/// [`RestoreError`]; the directory then holds no store.
+pub fn restore(
+    backup: &Path,
+    directory: &Path,
+    mark: [u8; 16],
+    now: Timestamp,
+    options: Options,
+) -> Result<Report, RestoreError> {
+    let reader = open_backup(backup)?;
+    let report = verify(&reader, verify::Options::default())?;
+    if !report.ok {
+        return Err(RestoreError::NotSound(Box::new(report)));
+    }
+    let consumers = known_consumers(&reader)?;
+    drop(reader);
+    let disk = RealDisk::open_or_create(directory).map_err(CreateError::from)?;
+    make(&disk, options, |log| {
+        copy_file(backup, log.as_ref())?;
+        let database = open_backend(Backend(log), options.cache_bytes)?;
+        begin_anew(&database, mark, &consumers, now)?;
+        Ok(database)
+    })?;
+    disk.sync_names().map_err(CreateError::from)?;
+    Ok(report)
+}
+
+fn copy_file(from: &Path, to: &dyn DiskFile) -> io::Result<()> {
+    let mut from = File::open(from)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut position = 0;
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            return to.sync();
+        }
+        to.write_at(position, &buffer[..count])?;
+        position += count as u64;
+    }
+}
+
+/// Returns every consumer that the log knows of in any way.
+fn known_consumers(reader: &Reader) -> Result<Vec<ConsumerId>, RowError> {
+    let mut known: Vec<ConsumerId> = reader.consumers().into_iter().map(|consumer| consumer.id).collect();
+    known.extend(reader.registered_all()?.into_iter().map(|registered| registered.consumer.id));
+    known.sort();
+    known.dedup();
+    Ok(known)
+}
+
+/// Gives a copied log an identity of its own and pauses its consumers.
+pub(crate) fn begin_anew(
+    database: &Database,
+    mark: [u8; 16],
+    consumers: &[ConsumerId],
+    now: Timestamp,
+) -> Result<(), FillError> {
+    let incarnation = read_meta(database, Path::new("backup"))?.incarnation;
+    let mut tx = database.begin_write()?;
+    tx.set_quick_repair(true);
+    write_meta(&tx, mark, incarnation)?;
+    {
+        let mut controls = tx.open_table(Table::Controls.definition())?;
+        for consumer in consumers {
+            let stored = controls.get(consumer.as_str().as_bytes())?;
+            let control = stored.map(|row| serde_json::from_slice::<Control>(row.value())).transpose()?;
+            let mut control = control.unwrap_or_default();
+            control.paused_since.get_or_insert(now);
+            control.pause_reason.get_or_insert_with(|| "restored from a copy of the log".to_owned());
+            let row = serde_json::to_vec(&control)?;
+            controls.insert(consumer.as_str().as_bytes(), &row[..])?;
+        }
+    }
+    tx.commit()?;
+    Ok(())
+}
+
+/// Returns the first event that is more than public, if there is one: what a copy of the log would carry
+/// out of this machine.
+///
+/// # Errors
+/// [`RowError`] if the log cannot be read.
+pub fn first_above_public(reader: &Reader) -> Result<Option<Event>, RowError> {
+    let mut position = 0;
+    loop {
+        let page = reader.page_after(position, PAGE_ROWS_MAX)?;
+        let Some(last) = page.last() else { return Ok(None) };
+        position = last.position;
+        if let Some(found) = page.into_iter().find(|event| event.privacy > Privacy::PublicSource) {
+            return Ok(Some(found));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Opening log and journal, and bringing the log up to the journal's end.
+
+use std::io;
+use std::path::Path;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable};
+
+use super::error::{OpenError, damaged_rows, database_error};
+use super::{FORMAT, FORMAT_FILE, FORMAT_TITLE, LOG, LOG_UNFINISHED, Options, Presence, Shared, look_on};
+use crate::codec::{be32, be64};
+use crate::disk::{Backend, Disk, DiskError, DiskFile};
+use crate::journal::{Frame, Journal, Mark};
+use crate::names::{NameKind, Names};
+use crate::overlay::Overlay;
+use crate::rows::{ReplayError, RowError, Rows};
+use crate::tables::Table;
+
+/// What every redb file starts with.
+const REDB_MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
+/// How often a lock held by somebody else is tried again.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The meta key of how far the journal was carried into the log.
+pub(crate) const APPLIED: &[u8] = b"applied";
+
+/// Returns the stored form of a mark.
+pub(crate) fn encode_mark(mark: Mark) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&mark.offset.to_be_bytes());
+    bytes[8..].copy_from_slice(&mark.crc.to_be_bytes());
+    bytes
+}
+
+fn decode_mark(bytes: &[u8]) -> Option<Mark> {
+    let (offset, crc) = bytes.split_at_checked(8)?;
+    Some(Mark { offset: be64(offset).ok()?, crc: be32(crc).ok()? })
+}
+
+/// What opening gives.
+pub(super) struct OpenedLog {
+    pub(super) database: Database,
+    pub(super) journal: Journal,
+    pub(super) mark: [u8; 16],
+    pub(super) incarnation: u64,
+}
+
+/// Opens log and journal and brings the log up to the journal's end.
+pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, OpenError> {
+    match look_on(disk)? {
+        Presence::Absent => return Err(OpenError::Absent { path: disk.path("") }),
+        Presence::Unfinished => return Err(OpenError::Unfinished { path: disk.path(LOG_UNFINISHED) }),
+        Presence::Present => {}
+    }
+    check_format(disk)?;
+    let path = disk.path(LOG);
+    // First without changing anything: what is refused must stay as it was found.
+    let database = open_database(disk, options, Overlay::new)?;
+    let meta = read_meta(&database, &path)?;
+    let scanned = Journal::scan(disk, &meta.mark, meta.applied)?;
+    drop(database);
+    let database = open_database(disk, options, |file| Ok(Backend(file)))?;
+    let meta = read_meta(&database, &path)?;
+    if meta.applied != scanned.applied() {
+        // Somebody opened and closed it in between; once more, from the start.
+        return Err(OpenError::Held { path });
+    }
+    let (mut journal, bodies) = scanned.open()?;
+    let incarnation = meta.incarnation + 1;
+    carry(&database, &journal, &bodies, incarnation).map_err(|error| match error {
+        ReplayError::Malformed(_) => OpenError::Damaged { path: path.clone(), what: error.to_string() },
+        ReplayError::Row(error) => damaged_rows(&path, error),
+    })?;
+    journal.checkpointed(journal.end().offset);
+    Ok(OpenedLog { database, journal, mark: meta.mark, incarnation })
+}
+
+fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
+    const LONGEST: u64 = 256;
+    let path = disk.path(FORMAT_FILE);
+    let file = match disk.open(FORMAT_FILE) {
+        Ok(file) => file,
+        Err(DiskError::Missing { .. }) => return Err(OpenError::NotAStore { path: disk.path(LOG) }),
+        Err(error) => return Err(error.into()),
+    };
+    let io = |source: io::Error| OpenError::Io { path: path.clone(), source: source.into() };
+    let length = file.len().map_err(io)?;
+    if length == 0 {
+        return Err(OpenError::Empty { path });
+    }
+    let mut bytes = vec![0; usize::try_from(length.min(LONGEST)).unwrap_or(0)];
+    file.read_at(0, &mut bytes).map_err(io)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let found = text.strip_prefix(FORMAT_TITLE).and_then(|rest| rest.strip_prefix("\nformat "));
+    let found = found.and_then(|rest| rest.lines().next()).and_then(|number| number.parse::<u16>().ok());
+    match found {
+        Some(FORMAT) => Ok(()),
+        Some(found) if found > FORMAT => Err(OpenError::NewerFormat { path, found }),
+        Some(_) | None => Err(OpenError::NotAStore { path }),
+    }
+}
+
+fn open_database<B: redb::StorageBackend>(
+    disk: &dyn Disk,
+    options: Options,
+    backend: impl Fn(Box<dyn DiskFile>) -> io::Result<B>,
+) -> Result<Database, OpenError> {
+    let path = disk.path(LOG);
+    let give_up = Instant::now() + options.wait_for_lock;
+    loop {
+        let file = match disk.open(LOG) {
+            Ok(file) => file,
+            Err(DiskError::Missing { .. }) => {
+                return Err(OpenError::Damaged { path, what: "the log itself is missing".to_owned() });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        check_magic(file.as_ref(), &path)?;
+        let backend =
+            backend(file).map_err(|source| OpenError::Io { path: path.clone(), source: source.into() })?;
+        match open_backend(backend, options.cache_bytes) {
+            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < give_up => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            result => return result.map_err(|error| database_error(&path, error)),
+        }
+    }
+}
+
+/// Opens a redb file that exists.
+pub(crate) fn open_backend(
+    backend: impl redb::StorageBackend,
+    cache_bytes: usize,
+) -> Result<Database, DatabaseError> {
+    redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(backend)
+}
+
+/// Looks at the first bytes before redb does: it would make a database of an empty file.
+pub(crate) fn check_magic(file: &dyn DiskFile, path: &Path) -> Result<(), OpenError> {
+    let io = |source: io::Error| OpenError::Io { path: path.to_owned(), source: source.into() };
+    if file.len().map_err(io)? == 0 {
+        return Err(OpenError::Empty { path: path.to_owned() });
+    }
+    let mut start = [0; 9];
+    let read = file.read_at(0, &mut start);
+    if read.is_err() || start != REDB_MAGIC {
+        let what = "it does not start as a log does".to_owned();
+        return Err(OpenError::Damaged { path: path.to_owned(), what });
+    }
+    Ok(())
+}
+
+/// What the log says about itself.
+pub(crate) struct Meta {
+    pub(crate) mark: [u8; 16],
+    pub(crate) applied: Mark,
+    pub(crate) incarnation: u64,
+}
+
+/// Reads the meta rows; a log without them is damaged, never empty.
+pub(crate) fn read_meta(database: &Database, path: &Path) -> Result<Meta, OpenError> {
+    let damaged = |what: &str| OpenError::Damaged { path: path.to_owned(), what: what.to_owned() };
+    let storage = |error: redb::Error| {
+        if let redb::Error::TableDoesNotExist(_) = error {
+            return damaged("it has no meta table");
+        }
+        OpenError::Io { path: path.to_owned(), source: Box::new(error) }
+    };
+    let tx = database.begin_read().map_err(|error| storage(error.into()))?;
+    let meta = tx.open_table(Table::Meta.definition()).map_err(|error| storage(error.into()))?;
+    let get = |key: &[u8]| -> Result<Vec<u8>, OpenError> {
+        let found = meta.get(key).map_err(|error| storage(error.into()))?;
+        found.map(|value| value.value().to_vec()).ok_or_else(|| damaged("a meta row is missing"))
+    };
+    let format = be64(&get(b"format")?).map_err(|_| damaged("its format is not a number"))?;
+    if format > u64::from(FORMAT) {
+        let found = u16::try_from(format).unwrap_or(u16::MAX);
+        return Err(OpenError::NewerFormat { path: path.to_owned(), found });
+    }
+    Ok(Meta {
+        mark: get(b"mark")?.try_into().map_err(|_| damaged("its mark has the wrong length"))?,
+        applied: decode_mark(&get(APPLIED)?).ok_or_else(|| damaged("the carried offset is malformed"))?,
+        incarnation: be64(&get(b"incarnation")?).map_err(|_| damaged("its incarnation is not a number"))?,
+    })
+}
+
+/// Replays journal frames and makes the result durable in redb, so that the journal starts free.
+fn carry(
+    database: &Database,
+    journal: &Journal,
+    bodies: &[Vec<u8>],
+    incarnation: u64,
+) -> Result<(), ReplayError> {
+    let mut tx = database.begin_write().map_err(RowError::storage)?;
+    tx.set_quick_repair(true);
+    let mut frame = Frame::new();
+    let mut rows = Rows::new(&tx, &mut frame);
+    for body in bodies {
+        rows.replay(body)?;
+    }
+    rows.put_unjournaled(Table::Meta, b"incarnation", &incarnation.to_be_bytes())?;
+    rows.put_unjournaled(Table::Meta, APPLIED, &encode_mark(journal.end()))?;
+    drop(rows);
+    tx.commit().map_err(RowError::storage)?;
+    Ok(())
+}
+
+/// Fills the cache of names.
+pub(crate) fn load_names(database: &Database, names: &Names) -> Result<(), RowError> {
+    let tx = database.begin_read().map_err(RowError::storage)?;
+    let table = tx.open_table(Table::Numbers.definition()).map_err(RowError::storage)?;
+    for row in table.iter().map_err(RowError::storage)? {
+        let (key, text) = row.map_err(RowError::storage)?;
+        let (kind, number) = key.value().split_at_checked(1).unwrap_or_default();
+        let kind = match kind {
+            [0] => Some(NameKind::Source),
+            [1] => Some(NameKind::Type),
+            [2] => Some(NameKind::Consumer),
+            _ => None,
+        };
+        let text = std::str::from_utf8(text.value()).ok();
+        let known = kind.zip(be32(number).ok()).zip(text);
+        let learned = known.is_some_and(|((kind, number), text)| names.learn(kind, number, text));
+        if !learned {
+            return Err(RowError::damaged(Table::Numbers, format_args!("{:02x?}", key.value())));
+        }
+    }
+    Ok(())
+}
+
+/// Closes the log and opens it again after a failure, keeping readers attached.
+pub(crate) fn reopen(
+    shared: &Shared,
+    disk: &dyn Disk,
+    options: Options,
+) -> Result<(Journal, u64), OpenError> {
+    let path = disk.path(LOG);
+    let mut slot = shared.database.write().unwrap_or_else(PoisonError::into_inner);
+    *slot = None;
+    let opened = open_log(disk, options)?;
+    if opened.mark != shared.mark {
+        return Err(OpenError::Damaged { path, what: "another store took its place".to_owned() });
+    }
+    // No reader is inside: they hold the slot while they look names up.
+    shared.names.clear();
+    load_names(&opened.database, &shared.names).map_err(|error| damaged_rows(&path, error))?;
+    *slot = Some(opened.database);
+    Ok((opened.journal, opened.incarnation))
+}

@@ -1,0 +1,145 @@
+//! Backup, restore, export and import.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::settlement::consumer;
+use super::verification::{check, rich};
+use super::*;
+use crate::backup::{BackupError, RestoreError, back_up, first_above_public, open_backup, restore};
+use crate::disk::DiskError;
+use crate::verify::{Options as VerifyOptions, Report, verify};
+
+struct Place {
+    _root: tempfile::TempDir,
+    backup: PathBuf,
+    directory: PathBuf,
+}
+
+fn place() -> Place {
+    let root = tempfile::tempdir().unwrap();
+    Place { backup: root.path().join("backup"), directory: root.path().join("store"), _root: root }
+}
+
+fn verify_file(path: &std::path::Path) -> Result<Report, OpenError> {
+    Ok(verify(&open_backup(path)?, VerifyOptions::default()).unwrap())
+}
+
+#[test]
+fn a_backup_is_private_verifies_and_reading_it_changes_nothing() {
+    let (_, store) = rich();
+    let place = place();
+    let report = back_up(&store.reader, &place.backup, &mut |_, _| ()).unwrap();
+    assert_eq!(report.head, check(&store).head);
+    assert_eq!(report.runs, 6);
+    assert_eq!(fs::metadata(&place.backup).unwrap().permissions().mode() & 0o7777, 0o600);
+    let before = fs::read(&place.backup).unwrap();
+    assert!(verify_file(&place.backup).unwrap().ok);
+    assert!(fs::read(&place.backup).unwrap() == before);
+    let again = back_up(&store.reader, &place.backup, &mut |_, _| ());
+    assert!(matches!(again, Err(BackupError::Target(DiskError::Exists { .. }))));
+    assert!(fs::read(&place.backup).unwrap() == before, "a backup never overwrites");
+}
+
+#[test]
+fn a_damaged_backup_is_an_error_and_never_an_empty_log() {
+    let (_, store) = rich();
+    let place = place();
+    back_up(&store.reader, &place.backup, &mut |_, _| ()).unwrap();
+    let good = fs::read(&place.backup).unwrap();
+    let mut headless = good.clone();
+    headless[..4096].fill(0xee);
+    for bad in [headless, good[..good.len() / 3].to_vec(), Vec::new(), b"text".to_vec()] {
+        fs::write(&place.backup, &bad).unwrap();
+        verify_file(&place.backup).unwrap_err();
+        assert!(fs::read(&place.backup).unwrap() == bad);
+        let restored = restore(&place.backup, &place.directory, MARK, at(1), options());
+        assert!(matches!(restored, Err(RestoreError::Backup(_))));
+        assert!(!place.directory.exists());
+    }
+    let mut payload = good.clone();
+    let found = payload.windows(15).position(|window| window == b"{\"text\":\"text\"}").unwrap();
+    payload[found + 10] ^= 1;
+    fs::write(&place.backup, &payload).unwrap();
+    if let Ok(report) = verify_file(&place.backup) {
+        assert!(!report.ok);
+        let restored = restore(&place.backup, &place.directory, MARK, at(1), options());
+        assert!(matches!(restored, Err(RestoreError::NotSound(_))));
+    }
+}
+
+#[test]
+fn an_interrupted_backup_is_not_one() {
+    let place = place();
+    let file = crate::disk::create_file(&place.backup).unwrap();
+    let backend = crate::disk::Backend(Box::new(crate::disk::RealFile::new(file)));
+    let database = crate::store::open_backend(backend, 1 << 20).unwrap();
+    let tx = database.begin_write().unwrap();
+    tx.open_table(crate::tables::Table::Events.definition()).unwrap();
+    tx.commit().unwrap();
+    drop(database);
+    assert!(matches!(verify_file(&place.backup), Err(OpenError::Damaged { .. })));
+}
+
+#[test]
+fn a_restored_store_is_another_one_with_everyone_paused() {
+    let (_, store) = rich();
+    let place = place();
+    back_up(&store.reader, &place.backup, &mut |_, _| ()).unwrap();
+    let report = restore(&place.backup, &place.directory, [9; 16], at(77), options()).unwrap();
+    let mut restored = Store::open(&place.directory, options()).unwrap();
+    restored.writer.set_types(REGISTRY.hashes()).unwrap();
+    assert_eq!(check(&restored).head, report.head);
+    let control = restored.reader.control(&consumer().id).unwrap().unwrap();
+    assert_eq!(control.paused_since, Some(at(77)));
+    committed(&mut restored, &append(vec![note("after", "x")]));
+    assert!(check(&restored).ok);
+    drop(restored);
+    let again = restore(&place.backup, &place.directory, MARK, at(1), options());
+    assert!(matches!(again, Err(RestoreError::Create(crate::CreateError::Exists { .. }))));
+}
+
+#[test]
+fn a_backup_taken_while_the_log_grows_is_the_log_at_one_moment() {
+    let (_, mut store) = fresh();
+    for number in 0..600 {
+        committed(&mut store, &append(vec![note(&format!("{number:05}"), "x")]));
+    }
+    let place = place();
+    let reader = store.reader.clone();
+    let mut calls = 0;
+    let report = back_up(&reader, &place.backup, &mut |_, _| {
+        calls += 1;
+        if calls < 3 {
+            let target = store.reader.event_at(5).unwrap().unwrap().id;
+            let operator = thoughtstream_domain::payload::system::Operator { uid: 1, pid: 1, tty: None };
+            let payload = thoughtstream_domain::payload::system::Redacted {
+                event: target,
+                reason: "asked to".to_owned(),
+                operator,
+            };
+            let key = format!("redact-{calls}");
+            let recorded = payload.candidate(envelope("system:decisions", &key));
+            let rows = vec![thoughtstream_domain::commit::Row::Redact(target)];
+            committed(&mut store, &Commit { rows, ..append(vec![recorded]) });
+        }
+    });
+    let report = report.unwrap();
+    assert!(calls >= 2);
+    assert_eq!(report.events, 602);
+    let copied = open_backup(&place.backup).unwrap();
+    let event = copied.event_at(5).unwrap().unwrap();
+    assert_eq!(event.payload, thoughtstream_domain::event::Payload::Redacted, "also in a page copied before");
+}
+
+#[test]
+fn what_would_leave_the_machine_is_known_before() {
+    let (_, mut store) = fresh();
+    let mut public = envelope("notes:desk", "p");
+    public.privacy = Privacy::PublicSource;
+    committed(&mut store, &append(vec![note_in(public, "public")]));
+    assert_eq!(first_above_public(&store.reader).unwrap(), None);
+    let placed = committed(&mut store, &append(vec![note("a", "private")]))[0];
+    assert_eq!(first_above_public(&store.reader).unwrap().map(|event| event.id), Some(placed.id));
+}
