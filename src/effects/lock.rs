@@ -9,7 +9,7 @@
 //! | held | any | refused, naming the holder where the record is believable |
 //! | free | none | taken |
 //! | free | of a process that is gone, of a recycled number, of an earlier boot | taken, with a note |
-//! | free | of a process that lives | refused: somebody removed the lock under its owner |
+//! | free | of a process that lives on | refused: somebody removed the lock under its owner |
 //! | free | damaged | refused: the file is not ours any more, a person has to look |
 //!
 //! Age alone never decides.
@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open};
@@ -34,6 +34,9 @@ const RECORD_BYTES_MAX: u64 = 1024;
 /// Whoever only looks holds a shared lock for microseconds; a lock without a living owner in its record is
 /// tried again this often before it counts as held.
 const UNRECORDED_TRIES: u32 = 10;
+
+/// A killed process gives its memory back before it is gone; with a large log in its caches that takes a while.
+const DYING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The pause between these tries.
 const UNRECORDED_PAUSE: Duration = Duration::from_millis(20);
@@ -153,7 +156,7 @@ impl OwnerLock {
         let reclaimed = match read_record(&record_path)? {
             None => None,
             Some(owner) => {
-                let presence = owner.process.presence().map_err(LockError::Process)?;
+                let presence = presence_after_a_moment(&owner.process, &process)?;
                 // With the kernel's lock in hand, a record of this very process is one it left itself.
                 if presence == Presence::Alive && owner.process != process {
                     return Err(LockError::OwnerLives { path: record_path, owner });
@@ -183,6 +186,22 @@ impl Drop for OwnerLock {
     fn drop(&mut self) {
         // A record that stays names a process that is about to end; the next owner reclaims it.
         atomic::remove(&self.record_path).ok();
+    }
+}
+
+/// Returns what is known of a recorded owner whose lock is free. The kernel lets go of a dying process's locks
+/// before the process is gone, so one that seems to live is looked at again for a while.
+fn presence_after_a_moment(
+    recorded: &ProcessIdentity,
+    ours: &ProcessIdentity,
+) -> Result<Presence, LockError> {
+    let begun = Instant::now();
+    loop {
+        let presence = recorded.presence().map_err(LockError::Process)?;
+        if presence != Presence::Alive || recorded == ours || begun.elapsed() > DYING_PATIENCE {
+            return Ok(presence);
+        }
+        std::thread::sleep(UNRECORDED_PAUSE);
     }
 }
 

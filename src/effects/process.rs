@@ -62,12 +62,12 @@ impl ProcessIdentity {
     pub fn current() -> Result<Self, ProcessError> {
         let pid = std::process::id();
         let boot = boot_id()?;
-        let start_ticks =
-            start_ticks(pid)?.ok_or_else(|| ProcessError::Form { path: format!("/proc/{pid}/stat") })?;
-        Ok(Self { pid, start_ticks, boot })
+        let found = look(pid)?.ok_or_else(|| ProcessError::Form { path: format!("/proc/{pid}/stat") })?;
+        Ok(Self { pid, start_ticks: found.start_ticks, boot })
     }
 
-    /// Looks whether this process still runs.
+    /// Looks whether this process still runs. One that has ended and that its parent has not asked about yet
+    /// (a zombie, which stays for good under a careless parent) does not: it can hold nothing any more.
     ///
     /// # Errors
     ///
@@ -76,10 +76,11 @@ impl ProcessIdentity {
         if boot_id()? != self.boot {
             return Ok(Presence::EarlierBoot);
         }
-        Ok(match start_ticks(self.pid)? {
+        Ok(match look(self.pid)? {
             None => Presence::Gone,
-            Some(ticks) if ticks == self.start_ticks => Presence::Alive,
-            Some(_) => Presence::Recycled,
+            Some(found) if found.start_ticks != self.start_ticks => Presence::Recycled,
+            Some(found) if found.ended => Presence::Gone,
+            Some(_) => Presence::Alive,
         })
     }
 }
@@ -92,8 +93,17 @@ fn boot_id() -> Result<String, ProcessError> {
     Ok(text.trim().to_owned())
 }
 
-/// Returns when process `pid` started, or nothing if there is no such process.
-fn start_ticks(pid: u32) -> Result<Option<u64>, ProcessError> {
+/// Is what a `stat` file says of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    /// When it started, in clock ticks since the boot.
+    start_ticks: u64,
+    /// Whether it has ended, and only its entry is left.
+    ended: bool,
+}
+
+/// Returns what is known of process `pid`, or nothing if there is no such process.
+fn look(pid: u32) -> Result<Option<Found>, ProcessError> {
     let path = format!("/proc/{pid}/stat");
     let text = match fs::read(&path) {
         Ok(text) => text,
@@ -105,17 +115,19 @@ fn start_ticks(pid: u32) -> Result<Option<u64>, ProcessError> {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
         Err(source) => return Err(ProcessError::Read { path, source }),
     };
-    parse_start_ticks(&text).map(Some).ok_or(ProcessError::Form { path })
+    parse(&text).map(Some).ok_or(ProcessError::Form { path })
 }
 
-/// Finds field 22 in the text of a `stat` file.
+/// Finds the state (field 3) and the start time (field 22) in the text of a `stat` file.
 ///
 /// Field 2 is the program's name in parentheses and may itself contain spaces and parentheses, so counting
 /// starts after the last closing one.
-fn parse_start_ticks(stat: &[u8]) -> Option<u64> {
+fn parse(stat: &[u8]) -> Option<Found> {
     let close = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&stat[close + 1..]).ok()?;
-    rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+    let mut fields = std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let start_ticks = fields.nth(22 - 4)?.parse().ok()?;
+    Some(Found { start_ticks, ended })
 }
 
 #[cfg(test)]
@@ -128,16 +140,17 @@ mod tests {
     fn the_name_of_a_program_cannot_shift_the_fields() {
         let plain = b"7 (thought) S 1 7 7 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 1 0 4242 1 2 3";
         let evil = b"7 (a) S 9 (b 1 2 3 4 5 6 7) S 1 7 7 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 1 0 4242 1 2";
-        assert_eq!(parse_start_ticks(plain), Some(4242));
-        assert_eq!(parse_start_ticks(evil), Some(4242));
-        assert_eq!(parse_start_ticks(b"7 (thought) S 1 7"), None);
-        assert_eq!(parse_start_ticks(b""), None);
+        let running = Some(Found { start_ticks: 4242, ended: false });
+        assert_eq!(parse(plain), running);
+        assert_eq!(parse(evil), running);
+        assert_eq!(parse(b"7 (thought) S 1 7"), None);
+        assert_eq!(parse(b""), None);
     }
 
     #[test]
     fn a_process_is_known_again_until_it_ends() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let start = start_ticks(child.id()).unwrap().unwrap();
+        let start = look(child.id()).unwrap().unwrap().start_ticks;
         let identity = ProcessIdentity { pid: child.id(), start_ticks: start, boot: boot_id().unwrap() };
         assert_eq!(identity.presence().unwrap(), Presence::Alive);
 
@@ -145,6 +158,11 @@ mod tests {
         assert_eq!(recycled.presence().unwrap(), Presence::Recycled);
 
         drop(child.stdin.take());
+        // Waiting without reaping leaves the zombie in place.
+        let id = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let flags = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
+        nix::sys::wait::waitid(nix::sys::wait::Id::Pid(id), flags).unwrap();
+        assert_eq!(identity.presence().unwrap(), Presence::Gone, "a zombie is not alive");
         child.wait().unwrap();
         assert_ne!(identity.presence().unwrap(), Presence::Alive);
         let earlier = ProcessIdentity { boot: "another".to_owned(), ..identity };
