@@ -159,6 +159,119 @@ async fn a_consumer_that_is_killed_at_any_point_comes_back_and_nothing_is_done_t
     }
 }
 
+const WATCHER: &str = "
+id: watcher
+version: 1
+enabled: true
+description: Takes what is addressed to it.
+subscribe:
+  types: [stream.thought.escalation.raised]
+  kinds: [agent]
+  address: consumer:watcher
+runner: { kind: deterministic, transform: document-structure }
+emit: [stream.thought.derived.document.structure]
+";
+
+/// Escalates everything, once to the watcher and once to somebody else.
+struct Escalating;
+
+impl crate::runner::Runner for Escalating {
+    fn run(
+        &self,
+        _: &Reader,
+        triggers: &[Event],
+    ) -> Result<Vec<thoughtstream_domain::lifecycle::Output>, crate::runner::RunFailure> {
+        let evidence: Vec<_> = triggers.iter().map(|event| event.id).collect();
+        let to = |id: &str| thoughtstream_domain::payload::escalation::Escalation {
+            to: ConsumerId::parse(id).unwrap(),
+            reason: "look".to_owned(),
+            evidence: evidence.clone(),
+        };
+        Ok(vec![to("watcher").output(), to("nobody").output()])
+    }
+}
+
+/// Gives nothing, whatever comes.
+struct Quiet;
+
+impl crate::runner::Runner for Quiet {
+    fn run(
+        &self,
+        _: &Reader,
+        _: &[Event],
+    ) -> Result<Vec<thoughtstream_domain::lifecycle::Output>, crate::runner::RunFailure> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_escalation_reaches_the_consumer_it_is_addressed_to_and_no_other() {
+    use thoughtstream_domain::payload::TypedPayload as _;
+    let bench = Bench::new();
+    bench.note("a.md", "# One\n");
+    let registry = Arc::new(Registry::shipped());
+    let files = [
+        ("document-structure.yaml".to_owned(), STRUCTURE.as_bytes().to_vec()),
+        ("watcher.yaml".to_owned(), WATCHER.replace("document-structure }", "watching }").into_bytes()),
+    ];
+    let mut catalog = Catalog::of(&registry);
+    let info = thoughtstream_domain::declaration::TransformInfo {
+        accepts: [thoughtstream_domain::payload::escalation::Escalation::kind().name].into(),
+        emits: [
+            thoughtstream_domain::id::TypeName::parse("stream.thought.derived.document.structure").unwrap()
+        ]
+        .into(),
+    };
+    catalog.transforms.insert("watching".to_owned(), info);
+    let declarations = load_all(&files, &|_| Some(Vec::new()), &catalog).unwrap();
+    let data = bench.directory.path().join("data");
+    let service = Service::start(ServiceArgs {
+        producers: vec![producer(&bench.directory.path().join("notes"), &data)],
+        data,
+        options: Options::default(),
+        load: Arc::new(move || {
+            Ok(Loaded { declarations: declarations.clone(), registry: Arc::new(Registry::shipped()) })
+        }),
+        compile: Arc::new(|set| {
+            let mut specs = compile(set);
+            for spec in &mut specs {
+                let escalates = spec.key.id.as_str() == "document-structure";
+                spec.runner = if escalates { Arc::new(Escalating) } else { Arc::new(Quiet) };
+                spec.emit = vec![thoughtstream_domain::payload::escalation::Escalation::kind().name];
+            }
+            specs
+        }),
+        paused: false,
+        points: KillPoints::disabled(),
+        clock: Arc::new(SystemClock),
+        program: "test".to_owned(),
+        extra: Box::new(|_| Vec::new()),
+    })
+    .await
+    .unwrap();
+    let watcher = SourceId::parse("agent:watcher").unwrap();
+    let mut head = service.handle().head();
+    let received = loop {
+        head.mark_unchanged();
+        let events = service.handle().reader().source_page(&watcher, 0, 100).unwrap();
+        if events.iter().any(|event| event.kind.name.as_str().ends_with("run.completed")) {
+            break events;
+        }
+        head.changed().await.unwrap();
+    };
+    let agent = SourceId::parse("agent:document-structure").unwrap();
+    let raised = service.handle().reader().source_page(&agent, 0, 100).unwrap();
+    let raised: Vec<Event> =
+        raised.into_iter().filter(|e| e.kind.name.as_str().ends_with("raised")).collect();
+    assert_eq!(raised.len(), 2);
+    let mine = raised.iter().find(|e| e.address.as_ref().unwrap().as_str() == "consumer:watcher").unwrap();
+    assert!(received.iter().all(|event| event.parents == [mine.id]), "one run, on the one addressed to it");
+    service.stop();
+    service.ended().await;
+    drop(service);
+    assert_eq!(bench.verified().runs, 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_declaration_under_an_unchanged_version_is_refused_and_a_bump_is_taken() {
     let bench = Bench::new();

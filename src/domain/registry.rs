@@ -212,6 +212,7 @@ impl Registry {
             Definition::of::<payload::run::RunBlocked>(),
             Definition::of::<payload::run::RunStatusUnknown>(),
             Definition::of::<payload::run::RunAbandoned>(),
+            Definition::of::<payload::escalation::Escalation>(),
             Definition::of::<payload::system::Restarted>(),
             Definition::of::<payload::system::Quarantined>(),
             Definition::of::<payload::system::Incident>(),
