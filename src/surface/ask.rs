@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thoughtstream_domain::hash::ChainHash;
 use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, SourceId};
 use thoughtstream_domain::privacy::Privacy;
 
@@ -99,7 +98,7 @@ pub enum Ask {
     /// Whether the log is whole.
     Verify {
         /// A head digest kept from before, which this log must extend.
-        from: Option<ChainHash>,
+        from: Option<String>,
     },
     /// Every declaration as it was when its version was first enabled.
     Registered,

@@ -73,6 +73,8 @@ pub enum Command {
     /// Look at consumers and move them
     #[command(subcommand)]
     Consumer(command::consumer::ConsumerCommand),
+    /// Check that nothing in the log is missing, doubled or changed; name the first bad row
+    Verify(command::verify::VerifyArgs),
     /// Work with declarations of consumers
     #[command(subcommand)]
     Declaration(command::declaration::DeclarationCommand),
@@ -122,6 +124,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Event(args) => command::event::run(args, &session()?, out),
         Command::Run(args) => command::run::run(args, &session()?, out),
         Command::Consumer(args) => command::consumer::run(args, &session()?, out),
+        Command::Verify(args) => command::verify::run(args, &session()?, out),
         Command::Declaration(args) => command::declaration::run(args, &session()?, out),
         Command::Completions(args) => command::manual::completions(&args, out),
         Command::Man(args) => command::manual::man(&args, out),

@@ -10,3 +10,4 @@ pub mod manual;
 pub(crate) mod operating;
 pub mod run;
 pub mod serve;
+pub mod verify;

@@ -1,6 +1,5 @@
 //! Answers what comes through the doors of a running service.
 
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,20 +60,13 @@ impl Desk for ServiceDesk {
         }
     }
 
-    fn answer(
-        self: Arc<Self>,
-        request: Operated,
-        peer: Peer,
-        reply: Reply,
-    ) -> impl Future<Output = Result<Exit, Failure>> + Send {
-        async move {
-            match request {
-                Operated::Ask(Ask::Tree { watch: true }) => self.watch(reply).await,
-                Operated::Ask(Ask::Tail(filter)) => self.tail(filter, reply).await,
-                Operated::Ask(ask) => self.ask(ask, reply).await,
-                Operated::Submit(submit) => self.submit(*submit, &peer, &reply).await,
-                Operated::Operate(operation) => self.operate(operation, &peer, &reply).await,
-            }
+    async fn answer(self: Arc<Self>, request: Operated, peer: Peer, reply: Reply) -> Result<Exit, Failure> {
+        match request {
+            Operated::Ask(Ask::Tree { watch: true }) => self.watch(reply).await,
+            Operated::Ask(Ask::Tail(filter)) => self.tail(filter, reply).await,
+            Operated::Ask(ask) => self.ask(ask, reply).await,
+            Operated::Submit(submit) => self.submit(*submit, &peer, &reply).await,
+            Operated::Operate(operation) => self.operate(operation, &peer, &reply).await,
         }
     }
 }
@@ -227,7 +219,7 @@ impl ServiceDesk {
                 let id = consumer.to_string();
                 let done = Done { done: "restarted".to_owned(), id, already: false, event };
                 let done = self.settle(commit, done).await?;
-                self.service.restart_consumer(consumer).await.map_err(|error| actor_failure(error))?;
+                self.service.restart_consumer(consumer).await.map_err(actor_failure)?;
                 self.say(reply, &done).await
             }
             Operate::Reload => {
@@ -246,7 +238,7 @@ impl ServiceDesk {
                 Ok(Exit::Done)
             }
             Operate::Kill { path } => {
-                self.service.kill(path).map_err(|error| actor_failure(error))?;
+                self.service.kill(path).map_err(actor_failure)?;
                 let done = Done { done: "killed".to_owned(), id: path.clone(), already: false, event: None };
                 self.say(reply, &done).await
             }

@@ -15,6 +15,7 @@ pub mod load;
 pub mod operate;
 pub mod out;
 pub mod places;
+pub mod progress;
 pub mod query;
 pub mod rehearsal;
 pub mod render;

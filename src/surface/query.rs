@@ -12,6 +12,7 @@ pub mod lineage;
 pub mod runs;
 pub mod status;
 pub mod tree;
+pub mod verify;
 pub mod why;
 
 use serde::Serialize;
@@ -97,8 +98,9 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         }
         Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
         Ask::Explain { consumer, event } => put(sink, &explain::explain(look, consumer, event)?),
-        Ask::Verify { .. } => {
-            Err(Failure::new(Exit::Bug, "query.missing", "this question has no answer yet"))
+        Ask::Verify { from } => {
+            let report = verify::verify(look, from.as_deref(), sink)?;
+            put(sink, &report)
         }
     }
     .map(|()| Exit::Done)

@@ -7,6 +7,7 @@ pub mod inbox;
 pub mod runs;
 pub mod status;
 pub mod tree;
+pub mod verify;
 pub mod why;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
