@@ -52,6 +52,8 @@ pub enum Command {
     Init(command::init::InitArgs),
     /// Run the service until it is told to stop
     Serve(command::serve::ServeArgs),
+    /// Show the whole of it on a throw-away log: a folder, its consumers, a death and the check
+    Demo(command::demo::DemoArgs),
     /// Drain and stop the running service
     Stop,
     /// Let the running service read its declarations again: all of them, or none
@@ -115,6 +117,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
     match cli.command {
         Command::Init(args) => command::init::run(&args, &session()?, out),
         Command::Serve(args) => command::serve::run(&args, &session()?),
+        Command::Demo(args) => command::demo::run(&args, out),
         Command::Stop => command::operating::operate(&session()?, Operate::Stop, out),
         Command::Reload => command::operating::operate(&session()?, Operate::Reload, out),
         Command::Tree(args) => command::looking::tree(&args, &session()?, out),

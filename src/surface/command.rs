@@ -3,6 +3,7 @@
 pub(crate) mod asking;
 pub mod consumer;
 pub mod declaration;
+pub mod demo;
 pub mod event;
 pub mod init;
 pub mod looking;

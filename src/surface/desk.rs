@@ -93,20 +93,8 @@ fn bug(what: &str) -> Failure {
 }
 
 impl ServiceDesk {
-    /// Looks at what only the running service knows.
     async fn live(&self) -> Result<Live, Failure> {
-        let tree = self.service.tree().await.ok_or_else(|| bug("the tree is not up"))?;
-        let tree = serde_json::to_value(&tree).and_then(serde_json::from_value::<tree::Node>);
-        let tree = tree.map_err(|error| bug("the tree cannot be written").because(&error))?;
-        let unwritable = match &*self.service.log_state().borrow() {
-            LogState::Writable => None,
-            LogState::Unwritable { code, since } => {
-                Some(Unwritable { code: code.clone(), since: Some(*since) })
-            }
-            LogState::Damaged { what } => Some(Unwritable { code: format!("damaged: {what}"), since: None }),
-        };
-        let (pid, since, paused) = (std::process::id(), self.since, self.service.is_paused());
-        Ok(Live { pid, since, paused, unwritable, tree })
+        live_of(&self.service, self.since).await
     }
 
     async fn ask(&self, ask: Ask, reply: Reply) -> Result<Exit, Failure> {
@@ -294,6 +282,19 @@ impl ServiceDesk {
             Err(error) => Err(actor_failure(error)),
         }
     }
+}
+
+/// Looks at what only the running service knows.
+pub(crate) async fn live_of(service: &ServiceHandle, since: Timestamp) -> Result<Live, Failure> {
+    let tree = service.tree().await.ok_or_else(|| bug("the tree is not up"))?;
+    let tree = serde_json::to_value(&tree).and_then(serde_json::from_value::<tree::Node>);
+    let tree = tree.map_err(|error| bug("the tree cannot be written").because(&error))?;
+    let unwritable = match &*service.log_state().borrow() {
+        LogState::Writable => None,
+        LogState::Unwritable { code, since } => Some(Unwritable { code: code.clone(), since: Some(*since) }),
+        LogState::Damaged { what } => Some(Unwritable { code: format!("damaged: {what}"), since: None }),
+    };
+    Ok(Live { pid: std::process::id(), since, paused: service.is_paused(), unwritable, tree })
 }
 
 fn stuck() -> Failure {

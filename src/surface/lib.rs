@@ -8,6 +8,7 @@ pub mod cli;
 pub mod client;
 pub mod command;
 pub mod config;
+pub mod demo;
 pub mod desk;
 pub mod exit;
 pub mod failure;

@@ -32,6 +32,31 @@ pub const FILES: &[Shipped] = &[
     shipped!("prompts/document-tasks.md"),
 ];
 
+macro_rules! sample {
+    ($path:literal) => {
+        Shipped { path: $path, text: include_str!(concat!("../../tests/fixtures/notes/", $path)) }
+    };
+}
+
+/// A folder of notes to try things on.
+pub const SAMPLES: &[Shipped] = &[
+    sample!("README.md"),
+    sample!("images/beds.svg"),
+    sample!("inbox.md"),
+    sample!("journal/2026-02-27.md"),
+    sample!("journal/2026-03-02.md"),
+    sample!("journal/2026-03-09.md"),
+    sample!("people/anna-berg.md"),
+    sample!("people/jörg-keller.md"),
+    sample!("people/mika-tanaka.md"),
+    sample!("projects/allotment.md"),
+    sample!("projects/bread-oven.md"),
+    sample!("projects/reading-group.md"),
+    sample!("projects/shed-sensor.md"),
+    sample!("reference/soil.md"),
+    sample!("reference/sourdough.md"),
+];
+
 /// The configuration to start from; its comments are its manual.
 const CONFIG: &str = include_str!("../../ops/config.example.yaml");
 

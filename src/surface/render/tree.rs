@@ -44,14 +44,18 @@ fn facts(node: &Node, now: Timestamp) -> String {
         facts.push(line(note));
     }
     for (key, value) in &node.detail {
-        facts.push(format!("{} {}", line(key), detail(value)));
+        facts.push(format!("{} {}", line(key), detail(value, now)));
     }
     facts.join("  ")
 }
 
-fn detail(value: &Value) -> String {
+fn detail(value: &Value, now: Timestamp) -> String {
     match value {
-        Value::String(text) => line(text),
+        Value::String(text) => match Timestamp::parse(text) {
+            Ok(at) if at > now => age(at, now),
+            Ok(at) => format!("{} ago", age(at, now)),
+            Err(_) => line(text),
+        },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             line(&value.to_string())
         }

@@ -1,0 +1,231 @@
+//! What is told while the service of a demonstration runs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use thoughtstream_actors::service::Service;
+use thoughtstream_domain::declaration::{Catalog, DeclarationSet};
+use thoughtstream_domain::id::ConsumerId;
+use thoughtstream_domain::lifecycle::{Run, RunState};
+use thoughtstream_domain::text::printable;
+use thoughtstream_store::{Reader, RowError};
+use tokio::time::sleep;
+
+use super::{BEFORE, ON_THE_WAY, Stage};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out::Out;
+use crate::progress::Bar;
+use crate::query::consumers::{self, Consumer, State};
+use crate::query::{Live, Look, inbox, tree, verify};
+use crate::render::{self, Rows};
+use crate::session::now;
+use crate::socket::Progress;
+
+/// How often the log is looked at.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Without any new event for this long, something is stuck; retries of a minute and less are waited for.
+const STILL: Duration = Duration::from_secs(120);
+
+/// Plays and tells the story; the numbers are read from the log, not from memory.
+pub(super) async fn tell(service: &Service, stage: &Stage, out: &mut Out) -> Result<Exit, Failure> {
+    let begun = Instant::now();
+    out.line("A rehearsal on a throw-away log: nothing in your folder is changed.")?;
+    out.line(&format!("  folder  {}", printable(&stage.folder.display().to_string())))?;
+    out.line(&format!("  log     {}\n", printable(&stage.data.display().to_string())))?;
+    out.flush()?;
+    let all = settled(service).await?;
+    let reader = service.handle().reader();
+    let files =
+        counts(&reader)?.iter().filter(|(kind, _)| kind.contains(".source.file.")).map(|(_, n)| n).sum();
+    tell_events(files, &all, begun, out)?;
+    let live = live(service).await?;
+    tell_deaths(&reader, &live, out)?;
+    out.line("\nWho is alive now:")?;
+    out.text(&indented(&render::tree::tree(&live.tree, now())))?;
+    out.line("\nWhat the log holds:")?;
+    let mut rows = Rows::new(&["EVENTS", "TYPE"]).numbers(0);
+    for (kind, count) in counts(&reader)? {
+        rows.row(&[count.to_string(), kind]);
+    }
+    out.text(&indented(&rows.text()))?;
+    tell_check(service, &live, out).await
+}
+
+fn tell_events(files: u64, all: &[Consumer], begun: Instant, out: &mut Out) -> Result<(), Failure> {
+    if files == 0 {
+        return Err(Failure::new(Exit::Refused, "demo.empty", "there is no file to watch in this folder")
+            .with_hint("name a folder with notes, or none to use the sample notes: `thought demo`"));
+    }
+    let time = begun.elapsed();
+    out.line(&format!(
+        "{files} files became events; {} consumers derived from them ({:.1} s).",
+        all.len(),
+        time.as_secs_f64()
+    ))?;
+    Ok(())
+}
+
+/// Tells which actors died, and what the log says about the attempts they left.
+fn tell_deaths(reader: &Reader, live: &Live, out: &mut Out) -> Result<(), Failure> {
+    let mut died = false;
+    for id in [ON_THE_WAY, BEFORE] {
+        let consumer =
+            ConsumerId::parse(id).map_err(|error| Failure::of(Exit::Bug, "demo.consumer", &error))?;
+        let Some(node) = tree::consumer(&live.tree, &consumer).filter(|node| node.restarts > 0) else {
+            continue;
+        };
+        died = true;
+        let how = node.last_exit.as_ref().map_or_else(|| "ended".to_owned(), tree::LastExit::code);
+        out.line(&format!("\n{id} was {} in the middle of a settlement and came back:", printable(&how)))?;
+        let runs = runs_of(reader, &consumer)?;
+        let Some(lost) = runs.iter().find(|run| is_interrupted(run)) else {
+            out.line("  its settlement was on the way to the log and landed: the work is not done again")?;
+            continue;
+        };
+        out.line(
+            "  its settlement had not been handed in: the attempt is recorded as lost, another one follows",
+        )?;
+        let mut attempts: Vec<&Run> = runs.iter().filter(|run| run.execution == lost.execution).collect();
+        attempts.sort_by_key(|run| run.attempt);
+        for run in attempts {
+            out.line(&format!("  attempt {}  {}  {}", run.attempt, run.id, run.state.as_str()))?;
+        }
+    }
+    if !died {
+        out.line("\nNo consumer was killed: none of the files was one for it.")?;
+    }
+    Ok(())
+}
+
+fn is_interrupted(run: &Run) -> bool {
+    matches!(run.state, RunState::StatusUnknown { .. } | RunState::Abandoned { .. })
+}
+
+fn runs_of(reader: &Reader, consumer: &ConsumerId) -> Result<Vec<Run>, Failure> {
+    let mut runs = Vec::new();
+    for key in reader.consumers().into_iter().filter(|key| key.id == *consumer) {
+        let mut before = None;
+        loop {
+            let page = reader.runs_before(&key, before, 1000)?;
+            let Some(last) = page.last() else { break };
+            before = Some(last.position);
+            runs.extend(page);
+        }
+    }
+    Ok(runs)
+}
+
+async fn tell_check(service: &Service, live: &Live, out: &mut Out) -> Result<Exit, Failure> {
+    let (handle, live) = (service.handle().clone(), live.clone());
+    let bar = Bar::new("verifying", "events");
+    let checked = tokio::task::spawn_blocking(move || {
+        let (declared, catalog) = (handle.declarations(), Catalog::of(&handle.registry()));
+        let reader = handle.reader();
+        let look = look(&reader, &live, &declared, &catalog);
+        let mut sink = Watched(&bar);
+        let report = verify::verify(&look, None, &mut sink);
+        bar.done();
+        report
+    });
+    let report = checked.await.map_err(|_| Failure::new(Exit::Bug, "demo.check", "the check failed"))??;
+    out.line("\nThe check an operator runs (`thought verify`):")?;
+    let value = serde_json::to_value(&report).and_then(serde_json::from_value::<render::verify::Report>);
+    let shown = value.map_err(|error| Failure::new(Exit::Bug, "demo.check", "a report").because(&error))?;
+    out.text(&indented(&render::verify::report(&shown)))?;
+    if report.ok {
+        out.line("\nNothing was lost, and nothing was done twice.")?;
+        return Ok(Exit::Done);
+    }
+    Ok(Exit::Refused)
+}
+
+struct Watched<'a>(&'a Bar);
+
+impl crate::query::Sink for Watched<'_> {
+    fn value(&mut self, _: serde_json::Value) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.0.at(progress);
+    }
+}
+
+fn look<'a>(
+    reader: &'a Reader,
+    live: &'a Live,
+    declared: &'a DeclarationSet,
+    catalog: &'a Catalog,
+) -> Look<'a> {
+    Look { reader, live: Some(live), declared: Some(declared), catalog, now: now() }
+}
+
+async fn live(service: &Service) -> Result<Live, Failure> {
+    crate::desk::live_of(service.handle(), now()).await
+}
+
+/// Waits until the folder was looked at and every consumer has done everything there is.
+async fn settled(service: &Service) -> Result<Vec<Consumer>, Failure> {
+    let bar = Bar::new("working", "events closed");
+    let (mut head, mut moved) = (0, Instant::now());
+    loop {
+        let live = live(service).await?;
+        let (handle, shown) = (service.handle().clone(), live.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            let (declared, catalog) = (handle.declarations(), Catalog::of(&handle.registry()));
+            let reader = handle.reader();
+            let look = look(&reader, &shown, &declared, &catalog);
+            let waiting = inbox::inbox(&look)?;
+            Ok::<_, Failure>((consumers::list(&look, &[])?, waiting, reader.last_position()?))
+        });
+        let looked = looked.await.map_err(|_| Failure::new(Exit::Bug, "demo.look", "the look failed"))?;
+        let (all, waiting, position) = looked?;
+        if let Some(first) = waiting.first() {
+            let what = format!("{} {}: {}", first.kind.as_str(), first.id, first.why);
+            return Err(Failure::new(Exit::Refused, "demo.stopped", what));
+        }
+        let behind: u64 = all.iter().map(|consumer| consumer.behind.events).sum();
+        bar.at(Progress { done: position, total: position + behind });
+        let idle = all.iter().all(|consumer| consumer.state == State::Idle);
+        if idle && was_looked_at(&live.tree) {
+            bar.done();
+            return Ok(all);
+        }
+        if position != head {
+            (head, moved) = (position, Instant::now());
+        }
+        if moved.elapsed() > STILL {
+            return Err(Failure::new(Exit::Refused, "demo.stuck", "nothing has moved for two minutes"));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Says whether the producer has finished its first look.
+fn was_looked_at(root: &tree::Node) -> bool {
+    let producers = root.children.iter().filter(|child| child.name == "producers");
+    let mut below = producers.flat_map(|producers| &producers.children);
+    below.all(|node| {
+        node.detail.get("looks").and_then(serde_json::Value::as_u64).is_some_and(|looks| looks > 0)
+    })
+}
+
+/// Counts the events of the log by type.
+fn counts(reader: &Reader) -> Result<BTreeMap<String, u64>, RowError> {
+    let mut counts = BTreeMap::new();
+    let mut after = 0;
+    loop {
+        let page = reader.page_after(after, 1000)?;
+        let Some(last) = page.last() else { return Ok(counts) };
+        after = last.position;
+        for event in page {
+            *counts.entry(event.kind.to_string()).or_default() += 1;
+        }
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().fold(String::new(), |all, line| all + "  " + line + "\n")
+}
