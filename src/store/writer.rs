@@ -35,7 +35,7 @@ use cache::Cache;
 
 pub(crate) use cache::Head;
 pub(crate) use row::{from_json, to_json};
-pub(crate) use settle::read_claim;
+pub(crate) use settle::{claim, read_claim};
 
 /// About how many bytes of commits a caller should hand in as one group: it bounds the frame, the memory and
 /// the latency of everyone in it. A single larger commit goes alone.
