@@ -1,12 +1,13 @@
-//! What a person does to a consumer as a whole: pause, resume, restart. Each is one commit that says who.
+//! What a person does to a consumer as a whole (pause, resume, restart) or to an event (redact). Each is one
+//! commit that says who.
 //!
 //! Retrying and skipping concern one execution and live with it ([`crate::lifecycle::Execution`]).
 
 use crate::commit::{Commit, Control, Precondition, Row};
-use crate::event::{Actor, ActorKind, Candidate, Envelope};
-use crate::id::{ConsumerId, IdempotencyKey, SourceId};
+use crate::event::{Actor, ActorKind, Candidate, Envelope, Event, Parent, Payload};
+use crate::id::{ConsumerId, IdempotencyKey, SourceId, TypeRef};
 use crate::payload::TypedPayload;
-use crate::payload::system::{Operator, Paused, RestartRequested, Resumed};
+use crate::payload::system::{Operator, Paused, Redacted, RestartRequested, Resumed};
 use crate::privacy::Privacy;
 use crate::time::Timestamp;
 
@@ -54,6 +55,43 @@ pub fn restart(consumer: &ConsumerId, operator: Operator, key: IdempotencyKey) -
     let envelope = decision(&operator, key);
     let event = RestartRequested { consumer: consumer.clone(), operator }.candidate(envelope);
     Commit { preconditions: Vec::new(), appends: vec![event], rows: Vec::new() }
+}
+
+/// Says why an event's payload is not erased.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RedactError {
+    /// It is evidence of what the service or a person did.
+    #[error("{kind} is evidence of what was done, and stays")]
+    Evidence {
+        /// Its type.
+        kind: TypeRef,
+    },
+}
+
+/// Erases the payload of an event, recording that, why and by whom; nothing if it is erased already.
+///
+/// The event, its hash and the chain stay. Evidence (runs, decisions, supervision) cannot be erased.
+///
+/// # Errors
+/// [`RedactError::Evidence`] for such an event.
+pub fn redact(
+    event: &Event,
+    reason: &str,
+    operator: Operator,
+    key: IdempotencyKey,
+) -> Result<Option<Commit>, RedactError> {
+    let evidence = ["stream.thought.run", "stream.thought.system"];
+    if evidence.iter().any(|family| event.kind.name.is_within(family)) {
+        return Err(RedactError::Evidence { kind: event.kind.clone() });
+    }
+    if event.payload == Payload::Redacted {
+        return Ok(None);
+    }
+    let mut envelope = decision(&operator, key).with_parents(vec![Parent::of(event)]);
+    envelope.privacy = envelope.privacy.join(event.privacy);
+    let redacted = Redacted { event: event.id, reason: reason.to_owned(), operator };
+    let appends = vec![redacted.candidate(envelope)];
+    Ok(Some(Commit { preconditions: Vec::new(), appends, rows: vec![Row::Redact(event.id)] }))
 }
 
 fn change(consumer: &ConsumerId, before: Option<&Control>, after: Control, event: Candidate) -> Commit {

@@ -483,6 +483,7 @@ impl GroupState<'_> {
         }
         let planned = self.plan(rows, commit)?;
         for (index, row) in commit.rows.iter().enumerate() {
+            row::check_recorded(commit, index, row)?;
             self.check_row(rows, index, row)?;
         }
         Ok(planned)

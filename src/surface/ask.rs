@@ -196,6 +196,13 @@ pub enum Operate {
         /// Why, in the person's words.
         reason: String,
     },
+    /// Erase the payload of an event; the event, its hash and the chain stay.
+    Redact {
+        /// The event.
+        event: EventId,
+        /// Why, in the person's words.
+        reason: String,
+    },
     /// Read the declarations again, all or nothing.
     Reload,
     /// Copy the log into a new file while it is in use.

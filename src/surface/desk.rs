@@ -195,6 +195,10 @@ impl ServiceDesk {
                 self.tell(consumer).await?;
                 self.say(reply, &done).await
             }
+            Operate::Redact { .. } => {
+                let done = self.decide(operation.clone(), peer).await?;
+                self.say(reply, &done).await
+            }
             Operate::Retry { .. } | Operate::Skip { .. } => {
                 let (done, consumer) = self.decide_execution(operation.clone(), peer).await?;
                 self.tell(&consumer).await?;

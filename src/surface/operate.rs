@@ -98,6 +98,7 @@ pub enum Decision {
 /// can do it.
 pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Result<Decision, Failure> {
     let Operation { operator, now, key } = operation.clone();
+    check_reason(operate)?;
     match operate {
         Operate::Pause { consumer, reason } => {
             let control = known(reader, consumer)?;
@@ -125,6 +126,12 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
             let commit = execution.skip(now, reason, operator, key);
             Ok(made("skipped", &execution.id, Some(commit)))
         }
+        Operate::Redact { event, reason } => {
+            let found = crate::query::events::find(reader, event)?;
+            let commit = decide::redact(&found, reason, operator, key)
+                .map_err(|error| Failure::of(Exit::Refused, "event.evidence", &error))?;
+            Ok(made("redacted", event, commit))
+        }
         Operate::Restart { .. }
         | Operate::Reload
         | Operate::Backup { .. }
@@ -134,6 +141,26 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
                 .with_hint("start it with `thought serve`"))
         }
     }
+}
+
+/// The longest reason in UTF-16 code units: a sentence or two, as the event types say.
+const REASON_CHARACTERS_MAX: usize = 1024;
+
+/// Refuses a reason that says nothing or does not fit into its event.
+fn check_reason(operate: &Operate) -> Result<(), Failure> {
+    let (Operate::Skip { reason, .. }
+    | Operate::Redact { reason, .. }
+    | Operate::Pause { reason: Some(reason), .. }) = operate
+    else {
+        return Ok(());
+    };
+    let characters = thoughtstream_domain::text::characters(reason);
+    if (1..=REASON_CHARACTERS_MAX).contains(&characters) && !reason.trim().is_empty() {
+        return Ok(());
+    }
+    let what = format!("the reason has {characters} characters");
+    Err(Failure::new(Exit::Usage, "reason.length", what)
+        .with_hint(format!("say why in 1 to {REASON_CHARACTERS_MAX} characters")))
 }
 
 fn made(word: &str, id: &impl std::fmt::Display, commit: Option<Commit>) -> Decision {

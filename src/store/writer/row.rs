@@ -1,7 +1,10 @@
 //! One row of a commit: whether it contradicts the log, and how it is written.
 
-use thoughtstream_domain::commit::{Control, Refusal, Registered, Row};
+use thoughtstream_domain::commit::{Commit, Control, Refusal, Registered, Row};
+use thoughtstream_domain::event::Candidate;
 use thoughtstream_domain::id::{ConsumerId, EventId};
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::system::Redacted;
 
 use super::{GroupState, Stop};
 use crate::names::{NameKind, Names};
@@ -21,6 +24,20 @@ pub(crate) fn from_json<T: serde::de::DeserializeOwned>(
 /// Returns the stored form of a row kept as JSON.
 pub(crate) fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("rows have text keys and finite numbers only")
+}
+
+/// Refuses to erase what no event of the same commit records as erased.
+pub(super) fn check_recorded(commit: &Commit, index: usize, row: &Row) -> Result<(), Refusal> {
+    let Row::Redact(event) = row else { return Ok(()) };
+    let records = |candidate: &Candidate| {
+        *candidate.kind() == Redacted::kind()
+            && serde_json::from_slice::<Redacted>(candidate.payload().reveal())
+                .is_ok_and(|redacted| redacted.event == *event)
+    };
+    if commit.appends.iter().any(records) {
+        return Ok(());
+    }
+    Err(Refusal::Row { index, found: format!("no event of this commit records that {event} is erased") })
 }
 
 impl GroupState<'_> {

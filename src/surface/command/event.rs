@@ -11,7 +11,7 @@ use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId};
 use thoughtstream_domain::privacy::Privacy;
 
 use super::asking::{self, Show};
-use crate::ask::{Ask, EventFilter, Operated, Submit};
+use crate::ask::{Ask, EventFilter, Operate, Operated, Submit};
 use crate::chance;
 use crate::client::{self, Reached};
 use crate::exit::Exit;
@@ -42,6 +42,20 @@ pub enum EventCommand {
     Lineage(IdArgs),
     /// Show each new event as it is recorded
     Tail(FilterArgs),
+    /// Erase an event's payload for good; the event, its hash and the chain stay
+    ///
+    /// What was derived from it, and the content of a file it names, are not erased with it.
+    Redact(RedactArgs),
+}
+
+/// Names what to erase.
+#[derive(Debug, Args)]
+pub struct RedactArgs {
+    /// The event
+    pub id: EventId,
+    /// Why; recorded
+    #[arg(long)]
+    pub reason: String,
 }
 
 /// Is an event to append.
@@ -127,6 +141,9 @@ pub fn run(command: EventCommand, session: &Session, out: &mut Out) -> Result<Ex
             })
         }
         EventCommand::Tail(args) => tail(args, session, out),
+        EventCommand::Redact(RedactArgs { id, reason }) => {
+            super::operating::operate(session, Operate::Redact { event: id, reason }, out)
+        }
     }
 }
 

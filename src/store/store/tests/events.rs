@@ -1,9 +1,12 @@
 //! Events: order, repeats, conflicts, lineage, privacy, chains, redaction.
 
 use thoughtstream_domain::commit::{Refusal, Row};
-use thoughtstream_domain::event::Payload;
+use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::hash::ChainHash;
-use thoughtstream_domain::id::EventId;
+use thoughtstream_domain::id::{EventId, IdempotencyKey};
+use thoughtstream_domain::operate;
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::system::{Operator, Redacted};
 
 use super::*;
 use crate::WriteError;
@@ -166,8 +169,11 @@ fn a_recorded_redaction_erases_the_payload_and_nothing_else() {
     let (disk, mut store) = fresh();
     let placed = committed(&mut store, &append(vec![note("a", "to be forgotten")]))[0];
     let before = store.reader.event_at(1).unwrap().unwrap();
-    let commit = Commit { rows: vec![Row::Redact(placed.id)], ..append(vec![note("r", "redacted a")]) };
-    committed(&mut store, &commit);
+    let silent = Commit { rows: vec![Row::Redact(placed.id)], ..append(vec![note("r", "redacted a")]) };
+    assert!(matches!(one(&mut store, &silent), Verdict::Refused(Refusal::Row { index: 0, .. })));
+    let operator = Operator { uid: 1, pid: 1, tty: None };
+    let key = IdempotencyKey::parse("r").unwrap();
+    committed(&mut store, &operate::redact(&before, "asked to", operator.clone(), key).unwrap().unwrap());
     let after = store.reader.event_at(1).unwrap().unwrap();
     assert_eq!(after.payload, Payload::Redacted);
     assert_eq!(
@@ -176,7 +182,14 @@ fn a_recorded_redaction_erases_the_payload_and_nothing_else() {
     );
     drop(store);
     assert_eq!(open(&disk).unwrap().reader.event_at(1).unwrap(), Some(after));
-    let unknown = Commit { rows: vec![Row::Redact(EventId::from_bytes([1; 32]))], ..Commit::default() };
+    let nowhere = Event { id: EventId::from_bytes([1; 32]), ..before };
+    let key = IdempotencyKey::parse("s").unwrap();
+    let mut unknown = operate::redact(&nowhere, "asked to", operator, key).unwrap().unwrap();
+    unknown.appends[0] = {
+        let operator = Operator { uid: 1, pid: 1, tty: None };
+        let payload = Redacted { event: nowhere.id, reason: "asked to".to_owned(), operator };
+        payload.candidate(envelope("system:decisions", "s"))
+    };
     assert!(matches!(
         one(&mut open(&disk).unwrap(), &unknown),
         Verdict::Refused(Refusal::Row { index: 0, .. })
