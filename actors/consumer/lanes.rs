@@ -241,7 +241,7 @@ impl Lanes {
             if site.pass(KillPoint::ProgressInside).await.is_err() || submitted.settled().await.is_err() {
                 return; // progress is written again another time
             }
-            site.pass(KillPoint::ProgressAfter).await.ok();
+            drop(site.pass(KillPoint::ProgressAfter).await);
         });
     }
 

@@ -7,7 +7,6 @@ pub mod backup;
 mod codec;
 pub mod disk;
 mod execution;
-pub mod export;
 mod journal;
 mod names;
 mod overlay;

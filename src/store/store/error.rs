@@ -111,26 +111,23 @@ pub(crate) fn damaged_rows(path: &Path, error: RowError) -> OpenError {
 /// Sorts what redb says about opening a file.
 pub(crate) fn database_error(path: &Path, error: DatabaseError) -> OpenError {
     let path = path.to_owned();
-    let what = match &error {
-        DatabaseError::DatabaseAlreadyOpen => return OpenError::Held { path },
-        DatabaseError::Storage(StorageError::Corrupted(what)) => Some(what.clone()),
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::Held { path },
+        DatabaseError::Storage(StorageError::Corrupted(what)) => OpenError::Damaged { path, what },
         DatabaseError::Storage(StorageError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            Some(error.to_string())
+            OpenError::Damaged { path, what: error.to_string() }
         }
         DatabaseError::Storage(StorageError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Some("it is shorter than it should be".to_owned())
+            OpenError::Damaged { path, what: "it is shorter than it should be".to_owned() }
         }
         DatabaseError::UpgradeRequired(version) => {
-            Some(format!("its file format {version} was never used for a log"))
+            OpenError::Damaged { path, what: format!("its file format {version} was never used for a log") }
         }
-        DatabaseError::Storage(_)
+        other @ (DatabaseError::Storage(_)
         | DatabaseError::RepairAborted
         | DatabaseError::LockProtocolMismatch
-        | DatabaseError::TransactionInProgress
-        | &_ => None,
-    };
-    match what {
-        Some(what) => OpenError::Damaged { path, what },
-        None => OpenError::Io { path, source: Box::new(error) },
+        | DatabaseError::TransactionInProgress) => OpenError::Io { path, source: Box::new(other) },
+        // The enum is open: what a later redb adds is an error we cannot interpret.
+        other => OpenError::Io { path, source: Box::new(other) },
     }
 }

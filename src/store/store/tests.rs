@@ -88,7 +88,8 @@ fn one(store: &mut Store, commit: &Commit) -> Verdict {
 }
 
 fn committed(store: &mut Store, commit: &Commit) -> Vec<Placed> {
-    let verdict = one(store, commit);
-    let Verdict::Committed(placed) = verdict else { panic!("{verdict:?}") };
-    placed
+    match one(store, commit) {
+        Verdict::Committed(placed) => placed,
+        other => panic!("{other:?}"),
+    }
 }
