@@ -25,6 +25,7 @@ use thoughtstream_domain::event::Candidate;
 use thoughtstream_domain::id::ConsumerId;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::yaml::Problem;
+use thoughtstream_store::disk::Disk;
 use thoughtstream_store::{Options, Reader};
 
 use crate::address::Address;
@@ -62,6 +63,8 @@ pub type Compile = Arc<dyn Fn(&DeclarationSet) -> Vec<ConsumerSpec> + Send + Syn
 pub struct ServiceArgs {
     /// The data directory; the caller holds its owner lock.
     pub data: PathBuf,
+    /// Where the store's files are, if not in the data directory: a disk that a test can make fail.
+    pub disk: Option<Arc<dyn Disk>>,
     /// How to open the store.
     pub options: Options,
     /// Reads the configuration; called once now and again for each reload.

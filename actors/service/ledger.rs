@@ -1,12 +1,10 @@
 //! The store's writer, as the log writer's thread drives it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::payload::system::ServiceStopped;
-use thoughtstream_effects::disk;
 use thoughtstream_store::{OpenError, Reader, TypesError, WriteError, Writer};
 
 use crate::clock::Clock;
@@ -22,7 +20,6 @@ const IDLE: Duration = Duration::from_secs(3600);
 pub struct StoreLedger {
     writer: Writer,
     reader: Reader,
-    data: PathBuf,
     clock: Arc<dyn Clock>,
     head: u64,
     /// How much must be free before writing is tried again.
@@ -30,14 +27,8 @@ pub struct StoreLedger {
 }
 
 impl StoreLedger {
-    pub(super) fn new(
-        writer: Writer,
-        reader: Reader,
-        data: PathBuf,
-        clock: Arc<dyn Clock>,
-        head: u64,
-    ) -> Self {
-        Self { writer, reader, data, clock, head, needed: None }
+    pub(super) fn new(writer: Writer, reader: Reader, clock: Arc<dyn Clock>, head: u64) -> Self {
+        Self { writer, reader, clock, head, needed: None }
     }
 
     /// Leaves the store: notes the orderly end, carries everything over into the tables, and closes it.
@@ -84,7 +75,8 @@ impl Ledger for StoreLedger {
 
     fn reopen(&mut self) -> Result<(), LedgerError> {
         if let Some(needed) = self.needed {
-            let free = disk::room(&self.data).map(|room| room.bytes_free).unwrap_or(0);
+            // A disk that cannot tell is tried.
+            let free = self.writer.free_bytes().unwrap_or(needed);
             if free < needed {
                 return Err(LedgerError::Unwritable {
                     code: format!("disk-full: {free} bytes are free, {needed} are needed"),

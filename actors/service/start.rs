@@ -59,17 +59,31 @@ impl Service {
     /// # Errors
     /// [`StartError`]; nothing runs then.
     pub async fn start(args: ServiceArgs) -> Result<Self, StartError> {
-        let ServiceArgs { data, options, load, compile, producers, paused, points, clock, program, extra } =
-            args;
+        let ServiceArgs {
+            data,
+            disk,
+            options,
+            load,
+            compile,
+            producers,
+            paused,
+            points,
+            clock,
+            program,
+            extra,
+        } = args;
         let loaded = load().map_err(StartError::Problems)?;
-        let mut store = Store::open(&data, options)?;
+        let mut store = match disk {
+            Some(disk) => Store::open_on(disk, options)?,
+            None => Store::open(&data, options)?,
+        };
         store.writer.set_types(loaded.registry.hashes())?;
         let incarnation = store.writer.incarnation();
         let reader = store.reader.clone();
         let clean = stopped_in_order(&reader)?;
         let head = reader.last_position()?;
         let log = LogHandle::new(head);
-        let ledger = StoreLedger::new(store.writer, reader.clone(), data, Arc::clone(&clock), head);
+        let ledger = StoreLedger::new(store.writer, reader.clone(), Arc::clone(&clock), head);
         let ledger = Arc::new(Mutex::new(ledger));
         let consumers = SupervisorSpec::pool(ChildName::fixed("consumers"));
         let handle = ServiceHandle(Arc::new(Shared {

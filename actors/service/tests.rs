@@ -75,6 +75,7 @@ impl Bench {
         Service::start(ServiceArgs {
             producers: vec![producer(&self.directory.path().join("notes"), &data)],
             data,
+            disk: None,
             options: Options::default(),
             load: load(declaration.to_owned()),
             compile: Arc::new(compile),
@@ -228,6 +229,7 @@ async fn an_escalation_reaches_the_consumer_it_is_addressed_to_and_no_other() {
     let service = Service::start(ServiceArgs {
         producers: vec![producer(&bench.directory.path().join("notes"), &data)],
         data,
+        disk: None,
         options: Options::default(),
         load: Arc::new(move || {
             Ok(Loaded { declarations: declarations.clone(), registry: Arc::new(Registry::shipped()) })
@@ -286,6 +288,7 @@ async fn a_changed_declaration_under_an_unchanged_version_is_refused_and_a_bump_
     let args = |text: String| ServiceArgs {
         producers: Vec::new(),
         data: data.clone(),
+        disk: None,
         options: Options::default(),
         load: load(text),
         compile: Arc::new(compile),

@@ -339,6 +339,11 @@ impl SimDisk {
         self.state().capacity = bytes;
     }
 
+    /// Says whether the power is gone.
+    pub fn is_dark(&self) -> bool {
+        self.state().dark
+    }
+
     /// Cuts the power now: every later operation on this disk fails.
     pub fn cut_power(&self) {
         self.state().dark = true;

@@ -201,6 +201,11 @@ impl Writer {
         result
     }
 
+    /// Returns how many bytes may still be written to the log's disk, if it can tell.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.disk.free_bytes()
+    }
+
     fn check_space(&self, bytes: usize) -> Result<(), WriteError> {
         // redb grows its file in steps and writes pages anew, so a group costs a few times its size.
         let needed = FREE_BYTES_MIN + 4 * bytes as u64;

@@ -129,6 +129,7 @@ fn arguments(stage: &Stage, points: Arc<KillPoints>) -> Result<ServiceArgs, Fail
     Ok(ServiceArgs {
         producers: producers(&config, &stage.data),
         data: stage.data.clone(),
+        disk: None,
         options: Options::default(),
         load: Arc::new(move || Ok(Loaded { declarations: set.clone(), registry: Arc::clone(&registry) })),
         compile: Arc::new(|set: &DeclarationSet| compile(set)),

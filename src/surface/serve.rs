@@ -181,6 +181,7 @@ fn arguments(
         points: points(session)?,
         producers: producers(&loaded.config, &data),
         data,
+        disk: None,
         options: Options::default(),
         load: loader(session.places.clone()),
         compile: Arc::new(|set: &DeclarationSet| compile(set)),
