@@ -1,3 +1,8 @@
 //! The integration tests: one program, so that they are linked once.
 
+mod cli_demo;
+mod cli_events;
+mod cli_first_steps;
+mod cli_service;
+mod cli_world;
 mod tidy;

@@ -83,7 +83,7 @@ impl ConsumerSpec {
             emit: declaration.emit().iter().cloned().collect(),
             runner: Arc::new(runner),
             on_version_change: declaration.on_version_change().clone(),
-            canonical: declaration.to_json().to_string(),
+            canonical: declaration.canonical(),
             subscription,
         }
     }

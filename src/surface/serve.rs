@@ -116,7 +116,7 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     let drain = Duration::from_millis(loaded.config.drain_ms);
     let doors = open_doors(&places.data)?;
     let stop = CancellationToken::new();
-    let service = Service::start(arguments(session, how, &loaded, doors, stop.clone())?);
+    let service = Service::start(arguments(session, how, &loaded, Arc::clone(&doors), stop.clone())?);
     let service = service.await.map_err(|error| start_failure(&error))?;
     let enabled = loaded.set.enabled().count();
     tracing::info!(
@@ -132,6 +132,8 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
     let outcome = signals::until_the_end(&service, stop, drain).await;
     watchdog.abort();
+    // Actors that were left behind may still hold them.
+    doors.close();
     match outcome {
         Outcome::Stopped => {
             tracing::info!("the service stopped in order");

@@ -76,6 +76,15 @@ impl Doors {
         Ok(Self { data: data.to_owned(), ask_path, operator_path, ask, operator })
     }
 
+    /// Removes the sockets and the note: nobody is to come in any more.
+    pub fn close(&self) {
+        // What stays is taken for what it is, the rest of an owner that ended.
+        for path in [&self.ask_path, &self.operator_path] {
+            std::fs::remove_file(path).ok();
+        }
+        forget(&self.data);
+    }
+
     /// Returns listeners that a runtime can wait on: the ask door's and the operator door's.
     ///
     /// # Errors
@@ -90,11 +99,7 @@ impl Doors {
 
 impl Drop for Doors {
     fn drop(&mut self) {
-        // What stays is taken for what it is, the rest of an owner that ended.
-        for path in [&self.ask_path, &self.operator_path] {
-            std::fs::remove_file(path).ok();
-        }
-        forget(&self.data);
+        self.close();
     }
 }
 

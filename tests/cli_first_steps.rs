@@ -1,0 +1,107 @@
+//! What a person meets first: init, check, refusals, and what the exit codes mean.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::cli_world::World;
+
+#[test]
+fn init_writes_what_is_missing_and_never_a_persons_file() {
+    let world = World::new();
+    let written = world.thought(&["init", "--json"]).expect(0).lines();
+    assert!(written.len() > 3 && written[..written.len() - 1].iter().all(|one| one["state"] == "written"));
+    let mode = world.data.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let config = world.config.join("config.yaml");
+    std::fs::write(&config, "# mine\n").unwrap();
+    assert!(world.thought(&["init"]).expect(0).stdout.contains("kept"));
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
+    world.thought(&["declaration", "check"]).expect(0);
+    let listed = world.thought(&["declaration", "list", "--json"]).expect(0).lines();
+    assert!(listed.iter().any(|one| one["consumer"] == "document-structure@1"));
+}
+
+#[test]
+fn a_wrong_command_line_is_usage_and_help_is_not() {
+    let world = World::new();
+    for wrong in [&["bogus"][..], &["tree", "--wach"], &["event", "show"], &["event", "show", "evt_x"], &[]] {
+        let answer = world.thought(wrong).expect(2);
+        assert!(answer.stdout.is_empty() && !answer.stderr.is_empty(), "{wrong:?}");
+    }
+    assert!(world.thought(&["--help"]).expect(0).stdout.contains("Usage"));
+    assert!(world.thought(&["--version"]).expect(0).stdout.starts_with("thought "));
+}
+
+#[test]
+fn completions_and_pages_are_made_from_the_command_itself() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(world.thought(&["completions", shell]).expect(0).stdout.contains("declaration"));
+    }
+    assert!(world.thought(&["man"]).expect(0).stdout.contains(".TH"));
+}
+
+#[test]
+fn misspelt_and_mistyped_switches_are_all_reported_at_their_place() {
+    let world = World::with_config();
+    let dir = world.config.join("declarations");
+    std::fs::write(dir.join("document-links.yaml"), "id: a\nversion: 1\nenabeld: true\n").unwrap();
+    let types = "id: b\nversion: 1.0\nenabled: on\nsubscribe: { types: stream.thought.source.note }\n";
+    std::fs::write(dir.join("document-tasks.yaml"), types).unwrap();
+    let problems = world.thought(&["declaration", "check", "--json"]).expect(2).lines();
+    let has = |file: &str, line: u64| {
+        problems.iter().any(|p| p["file"].as_str().unwrap().ends_with(file) && p["line"] == line)
+    };
+    assert!(has("document-links.yaml", 3) && has("document-tasks.yaml", 2) && has("document-tasks.yaml", 3));
+    assert!(has("document-tasks.yaml", 4), "{problems:?}");
+    assert!(problems.iter().any(|p| p["suggestion"] == "enabled"));
+    let text = world.thought(&["declaration", "check"]).expect(2).stdout;
+    assert!(text.contains("did you mean `enabled`?"), "{text}");
+    // A service that cannot load everything loads nothing.
+    let served = world.thought(&["serve"]).expect(2);
+    assert!(served.stderr.contains("enabeld") && !world.data.join("log.redb").exists());
+}
+
+#[test]
+fn what_is_no_store_is_refused_and_left_as_it_is() {
+    let world = World::with_config();
+    let file = world.base().join("some.txt");
+    std::fs::write(&file, "text").unwrap();
+    std::os::unix::fs::symlink(&world.data, world.base().join("link")).unwrap();
+    let open = world.base().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["some.txt", "link", "open", "nowhere"] {
+        let data = world.base().join(name).display().to_string();
+        let answer = world.thought(&["status", "--data", &data]).expect(4);
+        assert!(answer.stderr.contains(name), "{}", answer.stderr);
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"text");
+    assert!(!world.base().join("nowhere").exists());
+    // A file with the log's name that is none.
+    std::fs::write(world.data.join("log.redb"), "text").unwrap();
+    world.thought(&["status"]).expect(4);
+    assert_eq!(std::fs::read(world.data.join("log.redb")).unwrap(), b"text");
+}
+
+#[test]
+fn an_absent_log_is_not_an_empty_one() {
+    let world = World::with_config();
+    for question in [&["status"][..], &["verify"], &["event", "list"], &["inbox"], &["tree"]] {
+        let answer = world.thought(question).expect(4);
+        assert!(answer.stdout.is_empty() && answer.stderr.contains("no store"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_version_rises_in_its_own_file_and_nothing_else_changes() {
+    let world = World::with_config();
+    let file = world.config.join("declarations/document-links.yaml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    world.thought(&["declaration", "bump", "document-links"]).expect(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before.replacen("version: 1", "version: 2", 1));
+    world.thought(&["declaration", "bump", "nobody"]).expect(1);
+    assert_eq!(
+        world.thought(&["declaration", "show", "document-links", "--json"]).expect(0).json()["version"],
+        2
+    );
+}

@@ -1,0 +1,232 @@
+//! The running service: what it does with a folder, who may own a log, how it stops and comes back.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::cli_world::World;
+
+fn note(world: &World, name: &str, text: &str) {
+    std::fs::write(world.notes.join(name), text).unwrap();
+}
+
+#[test]
+fn a_folder_becomes_events_and_consumers_derive_from_it() {
+    let world = World::with_config();
+    note(&world, "a.md", "# One\n\n- [ ] buy bread\n");
+    let running = world.serve(&[]);
+    world.until_idle();
+    let types =
+        |pattern: &str| world.thought(&["event", "list", "--json", "--type", pattern]).expect(0).lines();
+    let added = types("stream.thought.source.file.added");
+    assert_eq!(added.len(), 1);
+    assert_eq!(added[0]["payload"]["path"], "a.md");
+    let derived = types("stream.thought.derived.document.*");
+    assert!(derived.iter().all(|event| event["root"] == added[0]["id"]), "{derived:?}");
+    assert_eq!(derived.len(), 4);
+    let runs = world.thought(&["run", "list", "--json"]).expect(0).lines();
+    assert!(runs.len() == 4 && runs.iter().all(|run| run["state"] == "completed"));
+    let shown = world.thought(&["run", "show", runs[0]["run"].as_str().unwrap(), "--json"]).expect(0).json();
+    let kinds: Vec<&str> =
+        shown["events"].as_array().unwrap().iter().map(|e| e["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        (kinds[0], kinds[1], kinds.len()),
+        ("stream.thought.run.received@1", "stream.thought.run.started@1", 4)
+    );
+    let why = world.thought(&["why", added[0]["id"].as_str().unwrap(), "--json"]).expect(0).json();
+    assert_eq!(why["consumers"].as_array().unwrap().len(), 4);
+    let explained = ["consumer", "explain", "document-tasks", added[0]["id"].as_str().unwrap(), "--json"];
+    let up = world.thought(&explained).expect(0);
+    assert_eq!(up.json()["matches"], true);
+    assert_eq!(running.stop(), 0);
+    assert_eq!(world.thought(&explained).expect(0).stdout, up.stdout);
+    let report = world.thought(&["verify", "--json"]).expect(0).json();
+    assert!(report["ok"] == true && report["findings"].as_array().unwrap().is_empty() && report["runs"] == 4);
+}
+
+#[test]
+fn the_tree_has_the_promised_shape_and_looking_changes_nothing() {
+    fn check(node: &Value, names: &mut Vec<String>) {
+        for key in ["name", "kind", "state", "since"] {
+            assert!(node[key].is_string(), "{key} {node}");
+        }
+        assert!(node["restarts"].is_u64());
+        names.push(node["name"].as_str().unwrap().to_owned());
+        for child in node["children"].as_array().unwrap() {
+            check(child, names);
+        }
+    }
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    world.until_idle();
+    let shape = || {
+        let mut names = Vec::new();
+        check(&world.thought(&["tree", "--json"]).expect(0).json(), &mut names);
+        names
+    };
+    let first = shape();
+    assert!(first.iter().any(|name| name == "document-tasks") && first.iter().any(|name| name == "doors"));
+    assert_eq!(shape(), first);
+    let mut watch = world.command(&["tree", "--watch", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watch.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    check(&serde_json::from_str(&line).unwrap(), &mut Vec::new());
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert_eq!(shape(), first);
+    assert_eq!(running.stop(), 0);
+    check(&world.thought(&["tree", "--json"]).expect(0).json(), &mut Vec::new());
+}
+
+#[test]
+fn a_second_service_is_refused_with_the_first_ones_pid() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    let second = world.thought(&["serve"]).expect(1);
+    assert!(second.stderr.contains(&running.pid().to_string()), "{}", second.stderr);
+    world.append("k", "still answers").expect(0);
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn kill_minus_nine_is_a_way_to_stop() {
+    let world = World::with_config();
+    note(&world, "a.md", "# One\n");
+    let running = world.serve(&[]);
+    world.append("k", "acknowledged").expect(0);
+    running.kill();
+    // Whatever it left behind, the log is whole and answers.
+    assert_eq!(world.thought(&["verify", "--json"]).expect(0).json()["ok"], true);
+    let notes = ["event", "list", "--json", "--source", "notes:test"];
+    assert_eq!(world.thought(&notes).expect(0).lines().len(), 1);
+    let running = world.serve(&[]);
+    world.until_idle();
+    assert_eq!(world.thought(&notes).expect(0).lines().len(), 1);
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_terminated_service_drains_and_a_hang_up_reads_the_declarations_again() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    world.until_idle();
+    let file = world.config.join("declarations/document-tasks.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("enabled: true", "enabled: false")).unwrap();
+    running.signal(Signal::SIGHUP);
+    let taken_over = |answer: &crate::cli_world::Answer| answer.lines().len() == 1;
+    world.until(&["consumer", "list", "--json", "--state", "disabled"], taken_over);
+    // All or nothing: one file is wrong, the other's change is not taken over either.
+    std::fs::write(&file, &text).unwrap();
+    std::fs::write(world.config.join("declarations/document-links.yaml"), "id: x\n").unwrap();
+    let refused = world.thought(&["reload"]).expect(2);
+    assert!(refused.stderr.contains("document-links.yaml"), "{}", refused.stderr);
+    let states = world.thought(&["consumer", "list", "--json"]).expect(0).lines();
+    let state = |id: &str| states.iter().find(|c| c["consumer"] == id).unwrap()["state"].clone();
+    assert_eq!((state("document-tasks@1"), state("document-links@1")), ("disabled".into(), "idle".into()));
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait(), 0);
+    let last = world.thought(&["event", "list", "--json", "--limit", "1"]).expect(0).json();
+    assert_eq!(last["type"], "stream.thought.system.stopped");
+}
+
+#[test]
+fn a_consumer_is_paused_resumed_and_restarted_and_the_log_says_who() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    world.until_idle();
+    world.thought(&["consumer", "pause", "document-tasks", "--reason", "holiday"]).expect(0);
+    let again = world.thought(&["consumer", "pause", "document-tasks", "--json"]).expect(0).json();
+    assert_eq!(again["already"], true);
+    note(&world, "a.md", "# One\n");
+    let others_done = |answer: &crate::cli_world::Answer| answer.lines().len() == 3;
+    world.until(&["run", "list", "--json", "--state", "completed"], others_done);
+    let inbox = world.thought(&["inbox", "--json"]).expect(0).lines();
+    assert_eq!(inbox.len(), 1);
+    assert_eq!((&inbox[0]["kind"], &inbox[0]["why"]), (&"consumer-paused".into(), &"holiday".into()));
+    let stuck = world.thought(&["status", "--state", "stuck", "--json"]).expect(0).json();
+    assert_eq!(stuck["consumers"][0]["consumer"], "document-tasks@1");
+    assert_eq!(stuck["consumers"][0]["behind"]["events"], 1);
+    // The command that the inbox names moves it.
+    let command = inbox[0]["command"].as_str().unwrap().to_owned();
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    world.thought(&words).expect(0);
+    world.until_idle();
+    assert!(world.thought(&["inbox"]).expect(0).stdout.contains("nothing waits"));
+    world.thought(&["consumer", "restart", "document-tasks"]).expect(0);
+    world.thought(&["consumer", "pause", "nobody"]).expect(1);
+    world.until_idle();
+    let acts = world.thought(&["event", "list", "--json", "--source", "system:decisions"]).expect(0).lines();
+    let uid = nix::unistd::getuid().as_raw();
+    assert_eq!(acts.len(), 3);
+    assert!(
+        acts.iter().all(|act| act["payload"]["operator"]["uid"] == uid && act["actor"]["kind"] == "person")
+    );
+    assert_eq!(running.stop(), 0);
+    // The same decision can be made while no service runs.
+    world.thought(&["consumer", "pause", "document-links"]).expect(0);
+    assert_eq!(world.thought(&["inbox", "--json"]).expect(0).lines().len(), 1);
+    world.thought(&["consumer", "resume", "document-links"]).expect(0);
+    world.thought(&["consumer", "restart", "document-links"]).expect(1);
+}
+
+#[test]
+fn a_tail_shows_each_new_event_once() {
+    let world = World::with_config();
+    world.append("first", "makes the log").expect(0);
+    world.thought(&["event", "tail"]).expect(1);
+    let running = world.serve(&["--paused"]);
+    world.append("before", "before").expect(0);
+    let arguments = ["event", "tail", "--json", "--source", "notes:test", "--after", "0"];
+    let mut tail = world.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["payload"]["text"], "makes the log");
+    assert_eq!(next()["payload"]["text"], "before");
+    for number in 0..3 {
+        world.append(&format!("k{number}"), &format!("n{number}")).expect(0);
+        assert_eq!(next()["payload"]["text"], format!("n{number}"));
+    }
+    // The end of the service is the end of the tail, and no failure.
+    assert_eq!(running.stop(), 0);
+    assert!(tail.wait().unwrap().success());
+}
+
+#[test]
+fn a_very_long_data_directory_is_served() {
+    let mut world = World::with_config();
+    world.data = world.base().join("d".repeat(200)).join("e".repeat(200));
+    world.thought(&["init"]).expect(0);
+    let running = world.serve(&[]);
+    world.append("k", "x").expect(0);
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn clients_that_say_nothing_or_vanish_disturb_nobody() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    let note: Value = serde_json::from_slice(&std::fs::read(world.data.join("doors.json")).unwrap()).unwrap();
+    let directory = std::path::PathBuf::from(note["directory"].as_str().unwrap());
+    let silent: Vec<UnixStream> =
+        (0..10).map(|_| UnixStream::connect(directory.join("ask.sock")).unwrap()).collect();
+    let mut vanishing = UnixStream::connect(directory.join("ask.sock")).unwrap();
+    vanishing.write_all(b"{\"protocol\":1,\"version\":\"x\"}\n{\"ask\":\"inbox\"}\n").unwrap();
+    drop(vanishing);
+    world.append("k", "x").expect(0);
+    // The role is fixed by the door.
+    let mut ask = UnixStream::connect(directory.join("ask.sock")).unwrap();
+    ask.write_all(b"{\"protocol\":1,\"version\":\"x\"}\n{\"operate\":\"stop\"}\n").unwrap();
+    ask.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    ask.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("socket.role"), "{answer}");
+    world.thought(&["status"]).expect(0);
+    drop(silent);
+    assert_eq!(running.stop(), 0);
+    assert!(!directory.join("ask.sock").exists());
+}

@@ -1,0 +1,218 @@
+//! The executable in a world of its own: wiped environment, own directories, own runtime directory.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A service that has not said that it is ready by then never will; a loaded machine takes seconds.
+const READY_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Directories for one test.
+pub struct World {
+    base: tempfile::TempDir,
+    pub data: PathBuf,
+    pub config: PathBuf,
+    pub notes: PathBuf,
+}
+
+/// What a command answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Answer {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Answer {
+    /// Checks the exit code, showing everything if it is another one.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Reads stdout as one JSON value a line.
+    #[track_caller]
+    pub fn lines(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Reads stdout as one JSON value.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let mut lines = self.lines();
+        assert_eq!(lines.len(), 1, "{}", self.stdout);
+        lines.remove(0)
+    }
+}
+
+impl World {
+    /// Makes directories in which nothing has happened.
+    pub fn new() -> Self {
+        let base = tempfile::Builder::new().prefix("ts").tempdir().unwrap();
+        let path = |name: &str| base.path().join(name);
+        let (data, config, notes) = (path("data"), path("config"), path("notes"));
+        std::fs::create_dir(path("run")).unwrap();
+        std::fs::set_permissions(path("run"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::create_dir(&notes).unwrap();
+        Self { base, data, config, notes }
+    }
+
+    /// Makes directories, and a configuration that watches [`World::notes`].
+    pub fn with_config() -> Self {
+        let world = Self::new();
+        let notes = world.notes.display().to_string();
+        world.thought(&["init", "--notes", &notes]).expect(0);
+        world
+    }
+
+    pub fn base(&self) -> &Path {
+        self.base.path()
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thought"));
+        command
+            .env_clear()
+            .env("HOME", self.base())
+            .env("TMPDIR", self.base())
+            .env("XDG_RUNTIME_DIR", self.base().join("run"))
+            .env("THOUGHTSTREAM_DATA", &self.data)
+            .env("THOUGHTSTREAM_CONFIG", &self.config)
+            .current_dir(self.base())
+            .stdin(Stdio::null())
+            .args(arguments);
+        command
+    }
+
+    /// Runs a command to its end.
+    pub fn thought(&self, arguments: &[&str]) -> Answer {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    /// Runs a command with a text at its stdin.
+    pub fn thought_with(&self, arguments: &[&str], stdin: &str) -> Answer {
+        let file = self.base().join("stdin");
+        std::fs::write(&file, stdin).unwrap();
+        let stdin = std::fs::File::open(&file).unwrap();
+        self.command(arguments).stdin(stdin).output().unwrap().into()
+    }
+
+    /// Appends a note by hand.
+    pub fn append(&self, key: &str, text: &str) -> Answer {
+        let payload = serde_json::json!({ "text": text }).to_string();
+        let arguments = ["event", "append", "--source", "notes:test", "--type", "stream.thought.source.note"];
+        let arguments: Vec<&str> =
+            arguments.into_iter().chain(["--key", key, "--payload", "-", "--json"]).collect();
+        self.thought_with(&arguments, &payload)
+    }
+
+    /// Starts the service and waits until it says that it is ready.
+    pub fn serve(&self, arguments: &[&str]) -> Running<'_> {
+        let notify = self.base().join("notify");
+        std::fs::remove_file(&notify).ok();
+        let socket = UnixDatagram::bind(&notify).unwrap();
+        socket.set_read_timeout(Some(READY_PATIENCE)).unwrap();
+        let log = std::fs::File::create(self.base().join("service.log")).unwrap();
+        let arguments: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
+        let child = self
+            .command(&arguments)
+            .env("NOTIFY_SOCKET", &notify)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let running = Running { world: self, child };
+        let mut bytes = [0; 1024];
+        loop {
+            let length = socket.recv(&mut bytes).unwrap_or_else(|_| panic!("not ready:\n{}", self.log()));
+            if String::from_utf8_lossy(&bytes[..length]).contains("READY=1") {
+                return running;
+            }
+        }
+    }
+
+    /// Returns what the service has written to its own log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.base().join("service.log")).unwrap_or_default()
+    }
+
+    /// Asks again and again until an answer is as wanted.
+    #[track_caller]
+    pub fn until(&self, arguments: &[&str], wanted: impl Fn(&Answer) -> bool) -> Answer {
+        let begun = Instant::now();
+        loop {
+            let answer = self.thought(arguments);
+            if wanted(&answer) {
+                return answer;
+            }
+            assert!(begun.elapsed() < READY_PATIENCE, "never came: {answer:?}\n{}", self.log());
+        }
+    }
+
+    /// Waits until every consumer has done everything there is.
+    #[track_caller]
+    pub fn until_idle(&self) -> Value {
+        let idle = |answer: &Answer| {
+            let status: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
+            let consumers = status["consumers"].as_array().cloned().unwrap_or_default();
+            answer.code == 0 && !consumers.is_empty() && consumers.iter().all(|c| c["state"] == "idle")
+        };
+        self.until(&["status", "--json"], idle).json()
+    }
+}
+
+/// A running service; killed if a test leaves it behind.
+pub struct Running<'a> {
+    world: &'a World,
+    child: Child,
+}
+
+impl Running<'_> {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
+    /// Ends it as the kernel does, without a chance to say anything.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Tells it to stop, and waits for its end.
+    pub fn stop(mut self) -> i32 {
+        self.world.thought(&["stop"]).expect(0);
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
