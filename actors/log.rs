@@ -160,6 +160,12 @@ impl LogHandle {
         answer.await.map_err(|_| LogError::Unknown)
     }
 
+    /// Says whether commits are taken no more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
     /// Takes no more commits; what waits is still served.
     pub fn close(&self) {
         self.queue.close();

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 use crate::log::LogHandle;
-use crate::supervisor::{Exit, Fault, Notice, NoticeKind, ReasonCode};
+use crate::supervisor::{Exit, Fault, Notice, NoticeKind, ReasonCode, StatusCell};
 
 const READER_GONE: ReasonCode = ReasonCode::new("notices-closed");
 
@@ -36,6 +36,8 @@ pub struct ScribeArgs {
     pub reader: Reader,
     /// The number of this service's start.
     pub incarnation: u64,
+    /// Where it says that it has written something down.
+    pub status: Arc<StatusCell>,
 }
 
 /// Is what the scribe is told.
@@ -93,7 +95,9 @@ impl Actor for Scribe {
         let ScribeMessage::Noticed(notice) = message else { return Err(Fault(READER_GONE).into()) };
         if let Some(commit) = commit(&state.args, &notice) {
             // Closed means that the service is stopping.
-            drop(state.args.log.commit(commit).await);
+            if state.args.log.commit(commit).await.is_ok() {
+                state.args.status.settled();
+            }
         }
         Ok(())
     }

@@ -241,7 +241,7 @@ impl Lanes {
             if site.pass(KillPoint::ProgressInside).await.is_err() || submitted.settled().await.is_err() {
                 return; // progress is written again another time
             }
-            drop(site.pass(KillPoint::ProgressAfter).await);
+            site.pass(KillPoint::ProgressAfter).await.ok();
         });
     }
 

@@ -96,6 +96,11 @@ impl Queue {
         self.state().waiting.len()
     }
 
+    /// Says whether it takes no more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
     /// Takes no more.
     pub(super) fn close(&self) {
         self.state().closed = true;

@@ -30,7 +30,11 @@ enum Fault {
 }
 
 impl Ledger for FakeLedger {
-    fn apply(&mut self, group: &[Arc<Commit>]) -> Result<Vec<Verdict>, LedgerError> {
+    fn apply(
+        &mut self,
+        group: &[Arc<Commit>],
+        _: &mut dyn FnMut() -> Result<(), crate::supervisor::Fault>,
+    ) -> Result<Vec<Verdict>, LedgerError> {
         self.groups.push(group.len());
         let verdicts = group.iter().map(|commit| self.one(commit)).collect();
         match self.script.pop() {
@@ -89,6 +93,7 @@ fn args(log: &LogHandle, ledger: FakeLedger) -> (WriterArgs, Arc<Mutex<FakeLedge
         ledger: Arc::clone(&ledger) as Arc<Mutex<dyn Ledger>>,
         points: KillPoints::disabled(),
         path: "log".into(),
+        status: Arc::default(),
         now: Arc::new(|| Timestamp::from_millis(0)),
     };
     (args, ledger)

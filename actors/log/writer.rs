@@ -14,18 +14,23 @@ use super::queue::{Pending, Queue, Taken};
 use super::{LogHandle, LogState};
 use crate::hub::Moved;
 use crate::killpoint::{KillPoint, KillPoints, KillSite};
-use crate::supervisor::Fault;
+use crate::supervisor::{Fault, StatusCell};
 
 /// How often an unwritable log is tried again.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
 /// Is what the writer thread needs of the store; a test puts a faulty one in its place.
 pub trait Ledger: Send + 'static {
-    /// Applies a group in one durable step; each commit gets its own verdict.
+    /// Applies a group in one durable step; each commit gets its own verdict. `inside` is called when the group
+    /// is written and not durable yet.
     ///
     /// # Errors
     /// [`LedgerError`] if nothing is known about the group; [`Ledger::reopen`] comes next.
-    fn apply(&mut self, group: &[Arc<Commit>]) -> Result<Vec<Verdict>, LedgerError>;
+    fn apply(
+        &mut self,
+        group: &[Arc<Commit>],
+        inside: &mut dyn FnMut() -> Result<(), Fault>,
+    ) -> Result<Vec<Verdict>, LedgerError>;
 
     /// Does upkeep that is due (a checkpoint), and says after how long the next may be due.
     ///
@@ -80,6 +85,8 @@ pub struct WriterArgs {
     pub points: Arc<KillPoints>,
     /// Its path in the tree.
     pub path: Arc<str>,
+    /// Where it says that it finished a group: deaths far apart are no storm.
+    pub status: Arc<StatusCell>,
     /// The clock.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
@@ -233,7 +240,8 @@ impl Loop {
     fn group(&self, ledger: &mut dyn Ledger, group: Vec<Pending>) -> Result<(), Broken> {
         self.site.pass_blocking(KillPoint::CommitBefore)?;
         let (commits, replies): (Vec<_>, Vec<_>) = group.into_iter().map(|p| (p.commit, p.reply)).unzip();
-        let verdicts = ledger.apply(&commits)?; // an error drops the replies: unknown to those who wait
+        let mut inside = || self.site.pass_blocking(KillPoint::CommitInside);
+        let verdicts = ledger.apply(&commits, &mut inside)?; // an error drops the replies: unknown to those who wait
         self.site.pass_blocking(KillPoint::CommitAfterSync)?;
         self.args.log.head.send_replace(ledger.head());
         let mut moved = Vec::new();
@@ -250,6 +258,7 @@ impl Loop {
             drop(reply.send(verdict));
         }
         self.args.log.hub.announce(&moved);
+        self.args.status.settled();
         self.site.pass_blocking(KillPoint::CommitAfter)?;
         Ok(())
     }

@@ -10,6 +10,7 @@ use thoughtstream_store::{OpenError, Reader, TypesError, WriteError, Writer};
 use crate::clock::Clock;
 use crate::log::{Ledger, LedgerError, Types};
 use crate::scribe::of_service;
+use crate::supervisor::Fault;
 
 /// After how long without work the log is carried over into its tables.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(200);
@@ -38,7 +39,7 @@ impl StoreLedger {
             let stopped = of_service(&ServiceStopped { incarnation }, &format!("{incarnation}/stopped"));
             let commit = Commit { appends: vec![stopped], ..Commit::default() };
             // Without the note the next start is a careful one; the log is closed all the same.
-            drop(self.apply(&[Arc::new(commit)]));
+            drop(self.apply(&[Arc::new(commit)], &mut || Ok(())));
         }
         self.writer.close().map_err(|e| self.explain(e))
     }
@@ -59,9 +60,15 @@ impl StoreLedger {
 }
 
 impl Ledger for StoreLedger {
-    fn apply(&mut self, group: &[Arc<Commit>]) -> Result<Vec<Verdict>, LedgerError> {
+    fn apply(
+        &mut self,
+        group: &[Arc<Commit>],
+        inside: &mut dyn FnMut() -> Result<(), Fault>,
+    ) -> Result<Vec<Verdict>, LedgerError> {
         let now = self.clock.now();
-        let verdicts = self.writer.apply(group, now).map_err(|e| self.explain(e))?;
+        let mut inside = || inside().map_err(std::io::Error::other);
+        let verdicts =
+            self.writer.apply_probed(group, now, &mut inside).map_err(|error| self.explain(error))?;
         for placed in verdicts.iter().filter_map(Verdict::placed).flatten() {
             self.head = self.head.max(placed.position);
         }

@@ -9,6 +9,7 @@ use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
 use thoughtstream_domain::payload::system::DeclarationsLoaded;
+use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::subscription::Replay;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_domain::yaml::Problem;
@@ -17,6 +18,7 @@ use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError};
 use super::{Enabled, Loaded, ServiceHandle};
 use crate::address::Address;
 use crate::consumer::{Consumer, ConsumerArgs, ConsumerMessage, ConsumerSpec};
+use crate::log::LogState;
 use crate::recovery::{Policies, Recoverer, RecoveryError, interruption};
 use crate::scribe::of_service;
 use crate::supervisor::{
@@ -99,15 +101,25 @@ impl ServiceHandle {
             .filter(|(id, spec)| current.get(*id).is_none_or(|enabled| spec.key != enabled.spec.key))
             .map(|(_, spec)| Arc::clone(spec))
             .collect();
-        self.set_types(&loaded).await?;
-        for enabled in &leaving {
-            self.leave(enabled).await?;
+        // Once consumers are stopped for it, a reload waits out whatever keeps the log from being written.
+        if *self.0.log.state().borrow() != LogState::Writable {
+            return Err(ReloadError::Unwritable);
         }
-        if let Err(error) = self.register(&loaded, &coming, &registered).await {
+        self.set_types(&loaded.registry).await?;
+        let mut left = 0;
+        let handed_over = async {
+            for enabled in &leaving {
+                left += 1;
+                self.leave(enabled).await?;
+            }
+            self.register(&loaded, &coming, &registered).await
+        };
+        if let Err(error) = handed_over.await {
             // The set before stays whole: those that were stopped for it run again.
-            for enabled in leaving {
+            for enabled in leaving.into_iter().take(left) {
                 self.enable(Arc::clone(&enabled.spec)).await;
             }
+            self.set_types(&self.registry()).await?;
             return Err(error);
         }
         let unchanged = current.values().map(|e| e.spec.key.clone());
@@ -121,8 +133,8 @@ impl ServiceHandle {
         Ok(Reloaded { started, stopped, unchanged })
     }
 
-    async fn set_types(&self, loaded: &Loaded) -> Result<(), ReloadError> {
-        let set = self.0.log.set_types(loaded.registry.hashes()).await;
+    async fn set_types(&self, registry: &Registry) -> Result<(), ReloadError> {
+        let set = self.0.log.set_types(registry.hashes()).await;
         set.map_err(|_| ReloadError::Unwritable)?.map_err(ReloadError::Types)
     }
 
@@ -132,8 +144,8 @@ impl ServiceHandle {
         self.0.enabled.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         let removed = self.0.consumers.remove(id.as_str()).await;
         removed.map_err(|_| ReloadError::NotStopping(id.clone()))?;
-        let closed = self.recoverer().close_open(Some(&enabled.spec.key), "consumer-stopped").await;
-        closed.map(drop).map_err(|_| ReloadError::Unwritable)
+        let closed = self.close_left_open(Some(&enabled.spec.key), "consumer-stopped", None).await;
+        closed.map_err(|_| ReloadError::Unwritable)
     }
 
     /// Registers new versions, and hands progress over to them, in one commit.

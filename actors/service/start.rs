@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use thoughtstream_domain::commit::{Commit, Verdict};
-use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::id::{ConsumerKey, SourceId};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::system::{ServiceStarted, ServiceStopped};
 use thoughtstream_domain::yaml::Problem;
 use thoughtstream_store::{OpenError, Reader, RowError, Store, TypesError};
+use tokio::time::Instant;
 
 use super::ledger::StoreLedger;
 use super::{Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared};
 use crate::address::Address;
-use crate::log::{LogHandle, LogWriter, WriterArgs};
+use crate::log::{LogError, LogHandle, LogState, LogWriter, WriterArgs};
 use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec};
 use crate::recovery::{RecoveryError, SERVICE_ENDED};
 use crate::scribe::{Scribe, ScribeArgs, of_service};
@@ -25,6 +26,13 @@ use crate::supervisor::{
 
 /// How long the log writer has to finish what waits when the service stops.
 const WRITER_STOPS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a start waits for a log that cannot be written: long enough for a writer that died to be replaced,
+/// short enough for a full disk to be reported.
+const LOG_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often somebody who waits for the log looks whether it is still worth waiting.
+const LOG_LOOK: Duration = Duration::from_millis(100);
 
 /// Says why the service did not start.
 #[derive(Debug, thiserror::Error)]
@@ -113,10 +121,13 @@ impl Service {
             log: log.clone(),
             reader,
             incarnation,
+            status: Arc::default(),
         };
         let mut root = SupervisorSpec::new(ChildName::fixed(ROOT), Strategy::OneForOne)
             .child(handle.writer_child())
-            .child(ChildSpec::actor(ChildName::fixed("scribe"), "scribe", move |_| (Scribe, scribe.clone())))
+            .child(ChildSpec::actor(ChildName::fixed("scribe"), "scribe", move |context| {
+                (Scribe, ScribeArgs { status: Arc::clone(&context.status), ..scribe.clone() })
+            }))
             .nested(consumers)
             .nested(handle.producers_pool(producers));
         for child in extra(&handle) {
@@ -151,14 +162,20 @@ impl Service {
             std::mem::replace(&mut *current, loaded.clone())
         };
         drop(before);
-        handle.recoverer().close_open(None, SERVICE_ENDED).await?;
+        let patience = Some(Instant::now() + LOG_PATIENCE);
+        handle.close_left_open(None, SERVICE_ENDED, patience).await?;
         let incarnation = handle.0.incarnation;
         let started = ServiceStarted { incarnation, after_clean_stop: clean.unwrap_or(true), program };
         let started = of_service(&started, &format!("{incarnation}/started"));
         let commit = Commit { appends: vec![started], ..Commit::default() };
-        let verdict = handle.0.log.offer_until_known(commit).await;
-        if !matches!(verdict, Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_))) {
-            return Err(RecoveryError::Unwritable.into());
+        loop {
+            match handle.0.log.offer_until_known(commit.clone()).await {
+                Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_)) => break,
+                Err(LogError::Unwritable { .. } | LogError::Unknown) => handle.log_returns(patience).await?,
+                Ok(Verdict::Conflict(_) | Verdict::Refused(_)) | Err(LogError::Closed) => {
+                    return Err(RecoveryError::Unwritable.into());
+                }
+            }
         }
         let _turn = handle.0.turn.lock().await;
         handle.take_over(loaded).await?;
@@ -175,6 +192,34 @@ fn stopped_in_order(reader: &Reader) -> Result<Option<bool>, RowError> {
 }
 
 impl ServiceHandle {
+    /// Ends what was left open, of one consumer version or of all, and waits out a log that cannot be written.
+    pub(super) async fn close_left_open(
+        &self,
+        consumer: Option<&ConsumerKey>,
+        code: &str,
+        until: Option<Instant>,
+    ) -> Result<(), RecoveryError> {
+        loop {
+            match self.recoverer().close_open(consumer, code).await {
+                Ok(_) => return Ok(()),
+                Err(RecoveryError::Unwritable) => self.log_returns(until).await?,
+                Err(error @ (RecoveryError::Unreadable | RecoveryError::Fault(_))) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits a while for the log to take commits again.
+    async fn log_returns(&self, until: Option<Instant>) -> Result<(), RecoveryError> {
+        let mut state = self.0.log.state();
+        let damaged = matches!(&*state.borrow_and_update(), LogState::Damaged { .. });
+        if damaged || self.0.log.is_closed() || until.is_some_and(|until| Instant::now() >= until) {
+            return Err(RecoveryError::Unwritable);
+        }
+        // A change says more than the time; both lead to another look.
+        drop(tokio::time::timeout(LOG_LOOK, state.changed()).await);
+        Ok(())
+    }
+
     fn writer_child(&self) -> ChildSpec {
         let this = self.clone();
         ChildSpec::new(ChildName::fixed("log"), "log-writer", move |context| {
@@ -183,6 +228,7 @@ impl ServiceHandle {
                 ledger: Arc::clone(&this.0.ledger) as _,
                 points: Arc::clone(&this.0.points),
                 path: Arc::clone(&context.path),
+                status: Arc::clone(&context.status),
                 now: {
                     let clock = Arc::clone(&this.0.clock);
                     Arc::new(move || clock.now())

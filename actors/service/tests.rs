@@ -137,7 +137,6 @@ async fn a_consumer_that_is_killed_at_any_point_comes_back_and_nothing_is_done_t
         .iter()
         .copied()
         .filter(|point| point.as_str().starts_with("attempt.") || point.as_str().starts_with("commit."))
-        .filter(|point| *point != KillPoint::CommitInside)
         .collect();
     for point in points {
         for action in [KillAction::KillActor, KillAction::Panic] {

@@ -238,8 +238,14 @@ impl Journal {
         frame.seal(&self.salt, self.end)
     }
 
-    /// Writes a sealed frame and syncs: the durable point. Any error is final for this journal.
-    pub(crate) fn append(&mut self, frame: &Frame, sealed: Mark) -> io::Result<()> {
+    /// Writes a sealed frame and syncs: the durable point. Any error is final for this journal. `inside` is
+    /// called between the two, and may say that it ends here.
+    pub(crate) fn append(
+        &mut self,
+        frame: &Frame,
+        sealed: Mark,
+        inside: &mut dyn FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
         if self.failed {
             return Err(io::Error::other("the journal failed before and must be opened again"));
         }
@@ -247,11 +253,10 @@ impl Journal {
         let (index, position) =
             self.place(bytes.len() as u64).ok_or_else(|| io::Error::other("the journal has no room"))?;
         let slot = &mut self.files[index];
-        let result = slot.file.write_at(position, bytes).and_then(|()| slot.file.sync());
-        if let Err(error) = result {
-            self.failed = true;
-            return Err(error);
-        }
+        // Whatever ends the next line, a panic included, leaves a journal that must be opened again.
+        self.failed = true;
+        slot.file.write_at(position, bytes).and_then(|()| inside()).and_then(|()| slot.file.sync())?;
+        self.failed = false;
         slot.last = sealed.offset;
         self.current = index;
         self.position = position + bytes.len() as u64;

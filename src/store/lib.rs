@@ -7,6 +7,7 @@ pub mod backup;
 mod codec;
 pub mod disk;
 mod execution;
+pub mod export;
 mod journal;
 mod names;
 mod overlay;

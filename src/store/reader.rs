@@ -150,6 +150,11 @@ impl Reader {
         Self { shared }
     }
 
+    /// Gives the database back, if nobody else reads it.
+    pub(crate) fn into_database(self) -> Option<redb::Database> {
+        Arc::into_inner(self.shared)?.into_database()
+    }
+
     /// Runs a function on one short read transaction.
     pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> Result<T, RowError>) -> Result<T, RowError> {
         let database = self.shared.database()?;

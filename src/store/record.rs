@@ -45,46 +45,112 @@ pub(crate) struct Facts {
     pub(crate) depth: u32,
 }
 
+/// What a record's header says, borrowed from a candidate or an event.
+struct Header<'a> {
+    id: &'a EventId,
+    version: u32,
+    source: u32,
+    kind: u32,
+    assigned: Assigned,
+    privacy: Privacy,
+    actor: &'a Actor,
+    key: &'a IdempotencyKey,
+    occurred_at: Option<Timestamp>,
+    references: [&'a Option<Reference>; 3],
+    payload_sha256: &'a Sha256Hash,
+    chain: &'a ChainHash,
+    redacted: bool,
+}
+
+impl Header<'_> {
+    fn write<'p>(&self, out: &mut Vec<u8>, parents: impl ExactSizeIterator<Item = (&'p EventId, u64)>) {
+        let flag = |present: bool, bit: u8| if present { bit } else { 0 };
+        let [address, external, correlation] = self.references;
+        out.push(VERSION);
+        out.push(
+            flag(self.occurred_at.is_some(), HAS_OCCURRED)
+                | flag(address.is_some(), HAS_ADDRESS)
+                | flag(external.is_some(), HAS_EXTERNAL)
+                | flag(correlation.is_some(), HAS_CORRELATION)
+                | flag(self.redacted, REDACTED),
+        );
+        // What a parent look-up needs comes first.
+        out.extend_from_slice(self.id.as_bytes());
+        put_number(out, u64::from(self.source));
+        put_number(out, self.assigned.sequence);
+        out.push(self.privacy.code() << 4 | self.actor.kind.code());
+        put_signed(out, self.assigned.recorded_at.as_millis());
+        put_number(out, u64::from(self.assigned.depth));
+        if self.assigned.depth > 0 {
+            out.extend_from_slice(self.assigned.root.as_bytes());
+        }
+        put_number(out, u64::from(self.kind));
+        put_number(out, u64::from(self.version));
+        put_bytes(out, self.actor.id.as_str().as_bytes());
+        put_bytes(out, self.key.as_str().as_bytes());
+        if let Some(at) = self.occurred_at {
+            put_signed(out, at.as_millis());
+        }
+        put_number(out, parents.len() as u64);
+        for (id, position) in parents {
+            out.extend_from_slice(id.as_bytes());
+            put_number(out, position);
+        }
+        for reference in self.references.into_iter().flatten() {
+            put_bytes(out, reference.as_str().as_bytes());
+        }
+        out.extend_from_slice(self.payload_sha256.as_bytes());
+        out.extend_from_slice(self.chain.as_bytes());
+    }
+}
+
 /// Appends the record of a candidate.
 pub(crate) fn write(out: &mut Vec<u8>, candidate: &Candidate, placement: &Placement<'_>) {
     let envelope = candidate.envelope();
-    let flag = |present: bool, bit: u8| if present { bit } else { 0 };
-    out.push(VERSION);
-    out.push(
-        flag(envelope.occurred_at.is_some(), HAS_OCCURRED)
-            | flag(envelope.address.is_some(), HAS_ADDRESS)
-            | flag(envelope.external.is_some(), HAS_EXTERNAL)
-            | flag(envelope.correlation.is_some(), HAS_CORRELATION),
-    );
-    // What a parent look-up needs comes first.
-    let assigned = &placement.assigned;
-    out.extend_from_slice(candidate.id().as_bytes());
-    put_number(out, u64::from(placement.source));
-    put_number(out, assigned.sequence);
-    out.push(envelope.privacy.code() << 4 | envelope.actor.kind.code());
-    put_signed(out, assigned.recorded_at.as_millis());
-    put_number(out, u64::from(assigned.depth));
-    if assigned.depth > 0 {
-        out.extend_from_slice(assigned.root.as_bytes());
-    }
-    put_number(out, u64::from(placement.kind));
-    put_number(out, u64::from(candidate.kind().version));
-    put_bytes(out, envelope.actor.id.as_str().as_bytes());
-    put_bytes(out, envelope.key.as_str().as_bytes());
-    if let Some(at) = envelope.occurred_at {
-        put_signed(out, at.as_millis());
-    }
-    put_number(out, placement.parents.len() as u64);
-    for (parent, position) in envelope.parents.iter().zip(placement.parents) {
-        out.extend_from_slice(parent.id.as_bytes());
-        put_number(out, *position);
-    }
-    for reference in [&envelope.address, &envelope.external, &envelope.correlation].into_iter().flatten() {
-        put_bytes(out, reference.as_str().as_bytes());
-    }
-    out.extend_from_slice(candidate.payload_sha256().as_bytes());
-    out.extend_from_slice(placement.chain.as_bytes());
+    let header = Header {
+        id: &candidate.id(),
+        version: candidate.kind().version,
+        source: placement.source,
+        kind: placement.kind,
+        assigned: placement.assigned,
+        privacy: envelope.privacy,
+        actor: &envelope.actor,
+        key: &envelope.key,
+        occurred_at: envelope.occurred_at,
+        references: [&envelope.address, &envelope.external, &envelope.correlation],
+        payload_sha256: candidate.payload_sha256(),
+        chain: &placement.chain,
+        redacted: false,
+    };
+    let ids = envelope.parents.iter().map(|parent| &parent.id);
+    header.write(out, ids.zip(placement.parents.iter().copied()));
     out.extend_from_slice(candidate.payload().reveal());
+}
+
+/// Returns the record of an event that was read before, here or elsewhere.
+pub(crate) fn write_stored(stored: &Stored) -> Vec<u8> {
+    let event = &stored.event;
+    let header = Header {
+        id: &event.id,
+        version: event.kind.version,
+        source: stored.source,
+        kind: stored.kind,
+        assigned: event.assigned(),
+        privacy: event.privacy,
+        actor: &event.actor,
+        key: &event.key,
+        occurred_at: event.occurred_at,
+        references: [&event.address, &event.external, &event.correlation],
+        payload_sha256: &event.payload_sha256,
+        chain: &event.chain,
+        redacted: event.payload == Payload::Redacted,
+    };
+    let mut out = Vec::with_capacity(512);
+    header.write(&mut out, event.parents.iter().zip(stored.parents.iter().copied()));
+    if let Payload::Present(content) = &event.payload {
+        out.extend_from_slice(content.reveal());
+    }
+    out
 }
 
 struct Start {

@@ -93,6 +93,11 @@ impl Shared {
         *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Gives the database back.
+    pub(crate) fn into_database(self) -> Option<Database> {
+        self.database.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the open database, or says that there is none at the moment.
     pub(crate) fn database(&self) -> Result<OpenDatabase<'_>, RowError> {
         let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);

@@ -35,7 +35,7 @@ use cache::Cache;
 
 pub(crate) use cache::Head;
 pub(crate) use row::{from_json, to_json};
-pub(crate) use settle::read_claim;
+pub(crate) use settle::{claim, read_claim};
 
 /// About how many bytes of commits a caller should hand in as one group: it bounds the frame, the memory and
 /// the latency of everyone in it. A single larger commit goes alone.
@@ -185,6 +185,20 @@ impl Writer {
         group: &[C],
         now: Timestamp,
     ) -> Result<Vec<Verdict>, WriteError> {
+        self.apply_probed(group, now, &mut || Ok(()))
+    }
+
+    /// Does the same, and calls `inside` when the group is written and not durable yet: a rehearsal makes it
+    /// end there.
+    ///
+    /// # Errors
+    /// As [`Self::apply`]; an error of `inside` is one of the disk.
+    pub fn apply_probed<C: Borrow<Commit>>(
+        &mut self,
+        group: &[C],
+        now: Timestamp,
+        inside: &mut dyn FnMut() -> std::io::Result<()>,
+    ) -> Result<Vec<Verdict>, WriteError> {
         if self.failed {
             return Err(WriteError::MustReopen);
         }
@@ -193,7 +207,7 @@ impl Writer {
         if !self.journal.has_room(bytes.min(GROUP_BYTES_MAX) * 2) {
             self.checkpoint()?;
         }
-        let result = self.apply_in_transaction(group, now);
+        let result = self.apply_in_transaction(group, now, inside);
         if result.is_err() {
             // Whatever was cached from the dropped transaction never happened.
             self.cache.roll_back();
@@ -219,6 +233,7 @@ impl Writer {
         &mut self,
         group: &[C],
         now: Timestamp,
+        inside: &mut dyn FnMut() -> std::io::Result<()>,
     ) -> Result<Vec<Verdict>, WriteError> {
         let shared = self.shared.clone();
         let database = shared.database().map_err(|_| WriteError::MustReopen)?;
@@ -244,7 +259,7 @@ impl Writer {
         self.note_applied(&tx, sealed)?;
         if journaled {
             tx.set_durability(Durability::None).map_err(|error| self.fail(error.into()))?;
-            let written = self.journal.append(&self.frame, sealed);
+            let written = self.journal.append(&self.frame, sealed, inside);
             written.map_err(|error| self.unknown(error.into()))?;
         } else {
             // Larger than the journal takes: redb's own commit is the durable point, and a checkpoint too.

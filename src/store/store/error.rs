@@ -111,23 +111,26 @@ pub(crate) fn damaged_rows(path: &Path, error: RowError) -> OpenError {
 /// Sorts what redb says about opening a file.
 pub(crate) fn database_error(path: &Path, error: DatabaseError) -> OpenError {
     let path = path.to_owned();
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::Held { path },
-        DatabaseError::Storage(StorageError::Corrupted(what)) => OpenError::Damaged { path, what },
+    let what = match &error {
+        DatabaseError::DatabaseAlreadyOpen => return OpenError::Held { path },
+        DatabaseError::Storage(StorageError::Corrupted(what)) => Some(what.clone()),
         DatabaseError::Storage(StorageError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            OpenError::Damaged { path, what: error.to_string() }
+            Some(error.to_string())
         }
         DatabaseError::Storage(StorageError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            OpenError::Damaged { path, what: "it is shorter than it should be".to_owned() }
+            Some("it is shorter than it should be".to_owned())
         }
         DatabaseError::UpgradeRequired(version) => {
-            OpenError::Damaged { path, what: format!("its file format {version} was never used for a log") }
+            Some(format!("its file format {version} was never used for a log"))
         }
-        other @ (DatabaseError::Storage(_)
+        DatabaseError::Storage(_)
         | DatabaseError::RepairAborted
         | DatabaseError::LockProtocolMismatch
-        | DatabaseError::TransactionInProgress) => OpenError::Io { path, source: Box::new(other) },
-        // The enum is open: what a later redb adds is an error we cannot interpret.
-        other => OpenError::Io { path, source: Box::new(other) },
+        | DatabaseError::TransactionInProgress
+        | &_ => None,
+    };
+    match what {
+        Some(what) => OpenError::Damaged { path, what },
+        None => OpenError::Io { path, source: Box::new(error) },
     }
 }

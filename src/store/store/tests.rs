@@ -88,8 +88,7 @@ fn one(store: &mut Store, commit: &Commit) -> Verdict {
 }
 
 fn committed(store: &mut Store, commit: &Commit) -> Vec<Placed> {
-    match one(store, commit) {
-        Verdict::Committed(placed) => placed,
-        other => panic!("{other:?}"),
-    }
+    let verdict = one(store, commit);
+    let Verdict::Committed(placed) = verdict else { panic!("{verdict:?}") };
+    placed
 }

@@ -18,7 +18,7 @@ use crate::rows::{RowError, Rows};
 use crate::tables::{Table, bucket, key, short_id};
 
 /// The value of a claim: the execution's place, and whether it is closed.
-fn claim(position: u64, closed: bool) -> [u8; 9] {
+pub(crate) fn claim(position: u64, closed: bool) -> [u8; 9] {
     let mut bytes = [0; 9];
     bytes[..8].copy_from_slice(&position.to_be_bytes());
     bytes[8] = u8::from(closed);

@@ -9,6 +9,7 @@ use super::verification::{check, rich};
 use super::*;
 use crate::backup::{BackupError, RestoreError, back_up, first_above_public, open_backup, restore};
 use crate::disk::DiskError;
+use crate::export::{ImportError, export, import};
 use crate::verify::{Options as VerifyOptions, Report, verify};
 
 struct Place {
@@ -58,7 +59,7 @@ fn a_damaged_backup_is_an_error_and_never_an_empty_log() {
         assert!(matches!(restored, Err(RestoreError::Backup(_))));
         assert!(!place.directory.exists());
     }
-    let mut payload = good.clone();
+    let mut payload = good;
     let found = payload.windows(15).position(|window| window == b"{\"text\":\"text\"}").unwrap();
     payload[found + 10] ^= 1;
     fs::write(&place.backup, &payload).unwrap();
@@ -142,4 +143,93 @@ fn what_would_leave_the_machine_is_known_before() {
     assert_eq!(first_above_public(&store.reader).unwrap(), None);
     let placed = committed(&mut store, &append(vec![note("a", "private")]))[0];
     assert_eq!(first_above_public(&store.reader).unwrap().map(|event| event.id), Some(placed.id));
+}
+
+fn exported(store: &Store) -> Vec<u8> {
+    let mut lines = Vec::new();
+    let exported = export(&store.reader, &mut lines, &mut |_, _| ()).unwrap();
+    assert_eq!(exported.events, store.reader.last_position().unwrap());
+    assert_eq!(exported.lines + 1, lines.iter().filter(|byte| **byte == b'\n').count() as u64);
+    lines
+}
+
+fn import_from(lines: &[u8], place: &Place) -> Result<Report, ImportError> {
+    import(&mut &*lines, &place.directory, [3; 16], at(9), options())
+}
+
+#[test]
+fn what_is_imported_is_what_was_exported() {
+    let (_, mut store) = rich();
+    let target = store.reader.event_at(2).unwrap().unwrap().id;
+    let operator = thoughtstream_domain::payload::system::Operator { uid: 1, pid: 1, tty: None };
+    let reason = "asked to".to_owned();
+    let payload = thoughtstream_domain::payload::system::Redacted { event: target, reason, operator };
+    let recorded = payload.candidate(envelope("system:decisions", "redact"));
+    let rows = vec![thoughtstream_domain::commit::Row::Redact(target)];
+    committed(&mut store, &Commit { rows, ..append(vec![recorded]) });
+    let lines = exported(&store);
+    let place = place();
+    let report = import_from(&lines, &place).unwrap();
+    assert_eq!(report.head, check(&store).head);
+    let imported = Store::open(&place.directory, options()).unwrap();
+    assert_eq!(imported.reader.page_after(0, 1000).unwrap(), store.reader.page_after(0, 1000).unwrap());
+    assert!(imported.reader.control(&consumer().id).unwrap().unwrap().paused_since.is_some());
+    let without = |lines: Vec<u8>| -> Vec<String> {
+        let text = String::from_utf8(lines).unwrap();
+        let lines = text
+            .lines()
+            .filter(|line| !line.contains("\"line\":\"control\"") && !line.contains("\"line\":\"end\""));
+        lines.map(str::to_owned).collect()
+    };
+    let again = without(exported(&imported));
+    assert!(
+        again.iter().all(|line| without(lines.clone()).contains(line)),
+        "the same lines, perhaps in another order"
+    );
+}
+
+#[test]
+fn an_export_that_was_changed_or_cut_short_makes_no_store() {
+    let (_, store) = rich();
+    let lines = exported(&store);
+    let text = String::from_utf8(lines).unwrap();
+    let all: Vec<&str> = text.lines().collect();
+    let joined = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let mut bad = vec![
+        joined(&all[..all.len() - 1]),
+        joined(&all[1..]),
+        text[..text.len() - 1].to_owned(),
+        String::new(),
+    ];
+    bad.push(text.replacen("\"text\":\"text\"", "\"text\":\"test\"", 1));
+    let mut swapped = all.clone();
+    swapped.swap(2, 3);
+    bad.push(joined(&swapped));
+    bad.push(format!("{text}{{}}\n"));
+    for lines in bad {
+        let place = place();
+        let error = import_from(lines.as_bytes(), &place).unwrap_err();
+        assert!(matches!(error, ImportError::Line { .. }), "{error:?}");
+        assert!(!matches!(Store::look(&place.directory), Ok(crate::Presence::Present)));
+    }
+}
+
+#[test]
+fn a_forged_event_in_a_well_formed_export_does_not_verify() {
+    let (_, store) = rich();
+    let text = String::from_utf8(exported(&store)).unwrap();
+    let forged = text.replacen("\"text\":\"text\"", "\"text\":\"test\"", 1);
+    let mut lines: Vec<&str> = forged.lines().collect();
+    lines.pop();
+    let end = crate::export::end_line(&lines, store.reader.last_position().unwrap());
+    lines.push(&end);
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let place = place();
+    let Err(ImportError::NotSound(report)) = import_from(lines.as_bytes(), &place) else {
+        panic!("taken in")
+    };
+    assert_eq!(report.findings[0].kind, crate::verify::FindingKind::Payload);
+    assert_eq!(Store::look(&place.directory).unwrap(), crate::Presence::Unfinished);
+    let good = exported(&store);
+    import_from(&good, &place).unwrap();
 }

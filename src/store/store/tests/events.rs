@@ -65,7 +65,7 @@ fn the_same_observation_twice_is_one_event() {
     let (_, mut store) = fresh();
     let commit = append(vec![note("a", "1"), note("b", "2")]);
     let placed = committed(&mut store, &commit);
-    assert_eq!(one(&mut store, &commit), Verdict::AlreadyCommitted(placed.clone()));
+    assert_eq!(one(&mut store, &commit), Verdict::AlreadyCommitted(placed));
     let group = [append(vec![note("c", "3")]), append(vec![note("c", "3")])];
     let verdicts = store.writer.apply(&group, at(9)).unwrap();
     assert!(

@@ -137,11 +137,11 @@ fn a_skip_passes_a_held_event() {
     assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), 0);
     let operator = thoughtstream_domain::payload::system::Operator { uid: 1, pid: 2, tty: None };
     let key = IdempotencyKey::parse("skip-1").unwrap();
-    let stale = execution.clone();
+    let mut stale = execution.clone();
     committed(&mut store, &execution.skip(at(70), "not needed", operator.clone(), key));
     assert_eq!(execution.state, ExecutionState::Closed { how: Closure::Skipped });
     assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), 1);
-    let again = stale.clone().retry_now(at(80), operator, IdempotencyKey::parse("retry-1").unwrap());
+    let again = stale.retry_now(at(80), operator, IdempotencyKey::parse("retry-1").unwrap());
     assert!(matches!(one(&mut store, &again), Verdict::Refused(Refusal::Precondition { .. })));
 }
 

@@ -111,7 +111,7 @@ impl Workload {
                     let name = ["notes:desk", "notes:bed", "notes:car"]
                         [usize::try_from(self.dice.below(3)).unwrap()];
                     let (key, text) = (self.key(), self.text());
-                    let parents = self.some_note().into_iter().map(|id| Parent::named(id)).collect();
+                    let parents = self.some_note().into_iter().map(Parent::named).collect();
                     appends.push(note_in(envelope(name, &key).with_parents(parents), &text));
                 }
                 append(appends)
