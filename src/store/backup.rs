@@ -21,7 +21,7 @@ use thoughtstream_domain::time::Timestamp;
 use crate::disk::{Backend, Disk, DiskError, DiskFile, RealDisk, RealFile, create_file, open_file};
 use crate::overlay::Overlay;
 use crate::reader::{PAGE_ROWS_MAX, Reader};
-use crate::rows::RowError;
+use crate::rows::{RowError, unless_panicking};
 use crate::store::{
     CreateError, FillError, OpenError, Options, check_magic, damaged_rows, database_error, make,
     open_backend, read_meta, write_meta,
@@ -133,9 +133,13 @@ pub fn open_backup(path: &Path) -> Result<Reader, OpenError> {
     check_magic(&file, path).map_err(|error| not_a_log(path, error))?;
     let io = |source: io::Error| OpenError::Io { path: path.to_owned(), source: source.into() };
     let overlay = Overlay::new(Box::new(file)).map_err(io)?;
-    let database = open_backend(overlay, CACHE_BYTES).map_err(|error| database_error(path, error))?;
-    let meta = read_meta(&database, path)?;
-    Reader::of(database, meta.mark).map_err(|error| damaged_rows(path, error))
+    let opened = unless_panicking(|| {
+        let database = open_backend(overlay, CACHE_BYTES).map_err(|error| database_error(path, error))?;
+        let meta = read_meta(&database, path)?;
+        Reader::of(database, meta.mark).map_err(|error| damaged_rows(path, error))
+    });
+    let what = || "reading it made redb panic".to_owned();
+    opened.unwrap_or_else(|| Err(OpenError::Damaged { path: path.to_owned(), what: what() }))
 }
 
 /// A lone file that does not begin as a log may be anything; inside a store it would be damage.

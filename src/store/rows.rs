@@ -52,6 +52,13 @@ impl<T> At<T> for Result<T, Malformed> {
 /// A copied row: key and value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
+/// Looks at stored bytes that may be damaged in ways redb itself does not expect: in builds with assertions it
+/// panics where it would otherwise answer an error. `None` says that it did. Only for reading: a panic inside
+/// a write transaction must end it.
+pub(crate) fn unless_panicking<T>(look: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).ok()
+}
+
 type OpenTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
 /// A write transaction with its tables opened when first touched.

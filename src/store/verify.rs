@@ -21,7 +21,7 @@ use thoughtstream_domain::hash::{ChainHash, tagged};
 use thoughtstream_domain::id::{ConsumerKey, SourceId};
 
 use crate::reader::{Reader, View};
-use crate::rows::RowError;
+use crate::rows::{RowError, unless_panicking};
 use crate::tables::Table;
 
 /// At most this many findings are listed; more say nothing new about a log that is this broken.
@@ -201,10 +201,12 @@ pub fn verify(reader: &Reader, mut options: Options<'_>) -> Result<Report, RowEr
         }
     };
     loop {
-        let last = reader.view(|view| {
-            let last = view.last_position()?;
-            let end = last.min(walk.position() + PAGE_EVENTS);
-            walk.page(view, end, &mut findings).map(|()| last)
+        let last = guarded(|| {
+            reader.view(|view| {
+                let last = view.last_position()?;
+                let end = last.min(walk.position() + PAGE_EVENTS);
+                walk.page(view, end, &mut findings).map(|()| last)
+            })
         });
         let last = match last {
             Ok(last) => last,
@@ -220,7 +222,8 @@ pub fn verify(reader: &Reader, mut options: Options<'_>) -> Result<Report, RowEr
             break;
         }
     }
-    let checked = reader.view(|view| check_rows(view, &mut walk, &options.matches, &mut findings));
+    let checked =
+        guarded(|| reader.view(|view| check_rows(view, &mut walk, &options.matches, &mut findings)));
     let runs = checked.unwrap_or_else(|error| {
         findings.add_error("rows", &error);
         0
@@ -235,6 +238,11 @@ pub fn verify(reader: &Reader, mut options: Options<'_>) -> Result<Report, RowEr
         findings: findings.listed,
         unlisted: findings.unlisted,
     })
+}
+
+/// Makes an error of a panic that damage caused.
+fn guarded<T>(look: impl FnOnce() -> Result<T, RowError>) -> Result<T, RowError> {
+    unless_panicking(look).unwrap_or_else(|| Err(RowError::Storage("reading the log made redb panic".into())))
 }
 
 /// Checks everything that is not an event, in one transaction that also holds the newest events.

@@ -14,7 +14,7 @@ use crate::disk::{Backend, Disk, DiskError, DiskFile};
 use crate::journal::{Frame, Journal, Mark};
 use crate::names::{NameKind, Names};
 use crate::overlay::Overlay;
-use crate::rows::{ReplayError, RowError, Rows};
+use crate::rows::{ReplayError, RowError, Rows, unless_panicking};
 use crate::tables::Table;
 
 /// What every redb file starts with.
@@ -56,10 +56,14 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
     check_format(disk)?;
     let path = disk.path(LOG);
     // First without changing anything: what is refused must stay as it was found.
-    let database = open_database(disk, options, Overlay::new)?;
-    let meta = read_meta(&database, &path)?;
-    let scanned = Journal::scan(disk, &meta.mark, meta.applied)?;
-    drop(database);
+    let scanned = unless_panicking(|| {
+        let database = open_database(disk, options, Overlay::new)?;
+        let meta = read_meta(&database, &path)?;
+        Ok::<_, OpenError>(Journal::scan(disk, &meta.mark, meta.applied)?)
+    });
+    let panicked =
+        || OpenError::Damaged { path: path.clone(), what: "reading it made redb panic".to_owned() };
+    let scanned = scanned.ok_or_else(panicked)??;
     let database = open_database(disk, options, |file| Ok(Backend(file)))?;
     let meta = read_meta(&database, &path)?;
     if meta.applied != scanned.applied() {

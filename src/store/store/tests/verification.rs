@@ -353,3 +353,42 @@ fn projections_built_again_are_the_ones_that_were_dropped() {
     assert!(all(&store) == before);
     assert!(check(&store).ok);
 }
+
+#[test]
+fn rotten_pages_are_an_error_or_a_finding_and_never_a_smaller_log() {
+    let (disk, mut store) = rich();
+    for number in 0..60 {
+        committed(&mut store, &append(vec![note(&format!("more-{number}"), &"y".repeat(900))]));
+    }
+    let head = check(&store).head;
+    drop(store);
+    let good = disk.bytes("log.redb").unwrap();
+    let mut dice = crate::sim::Dice::new(17);
+    let (mut errors, mut findings, mut untouched) = (0, 0, 0);
+    for round in 0..60 {
+        let mut bad = good.clone();
+        let page = usize::try_from(dice.below(good.len() as u64 / 4096)).unwrap() * 4096;
+        match round % 3 {
+            0 => bad[page..page + 4096].fill(0),
+            1 => bad[page..page + 4096].iter_mut().for_each(|byte| *byte = dice.roll().to_le_bytes()[0]),
+            _ => bad[page + usize::try_from(dice.below(4096)).unwrap()] ^= 0x20,
+        }
+        let image = disk.image(Loss::None);
+        image.set_bytes("log.redb", bad);
+        match open(&image) {
+            Err(_) => errors += 1,
+            Ok(store) => {
+                let report = verify(&store.reader, VerifyOptions::default());
+                match report {
+                    Err(_) => errors += 1,
+                    Ok(report) if !report.ok => findings += 1,
+                    Ok(report) => {
+                        assert_eq!(report.head, head, "round {round}, page {page}");
+                        untouched += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(findings > 0 && untouched > 0, "{errors} {findings} {untouched}");
+}
