@@ -266,3 +266,103 @@ pub(crate) fn redact(record: &[u8], names: &Names) -> Result<Vec<u8>, Malformed>
     out[1] |= REDACTED;
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::HEXLOWER;
+    use thoughtstream_domain::event::{Envelope, Parent};
+    use thoughtstream_domain::id::SourceId;
+    use thoughtstream_domain::payload::TypedPayload;
+    use thoughtstream_domain::payload::note::Note;
+
+    use super::*;
+    use crate::names::NameKind;
+
+    fn names() -> Names {
+        let names = Names::default();
+        assert!(
+            names.learn(NameKind::Source, 7, "notes:desk") && names.learn(NameKind::Type, 300, Note::NAME)
+        );
+        names
+    }
+
+    fn candidate(full: bool) -> Candidate {
+        let actor = Actor::ours(ActorKind::Person, "uid:1000");
+        let source = SourceId::parse("notes:desk").unwrap();
+        let key = IdempotencyKey::parse("2026-11-29/1").unwrap();
+        let mut envelope = Envelope::new(source, key, Privacy::Sensitive, actor);
+        if full {
+            envelope.occurred_at = Some(Timestamp::from_millis(-1));
+            envelope.parents = vec![Parent::named(EventId::from_bytes([3; 32]))];
+            envelope.address = Some(Reference::parse("links").unwrap());
+            envelope.external = Some(Reference::parse("outside").unwrap());
+            envelope.correlation = Some(Reference::parse("group").unwrap());
+        }
+        Note { text: "hello".to_owned(), title: None, tags: Vec::new() }.candidate(envelope)
+    }
+
+    fn record(full: bool) -> Vec<u8> {
+        let candidate = candidate(full);
+        let (root, depth) = if full { (EventId::from_bytes([2; 32]), 4) } else { (candidate.id(), 0) };
+        let recorded_at = Timestamp::from_millis(1_764_452_608_000);
+        let assigned = Assigned { sequence: 129, recorded_at, root, depth };
+        let parents: &[u64] = if full { &[70_000] } else { &[] };
+        let chain = ChainHash::from_bytes([5; 32]);
+        let mut out = Vec::new();
+        write(&mut out, &candidate, &Placement { source: 7, kind: 300, assigned, chain, parents });
+        out
+    }
+
+    /// Golden bytes of version 1: if these change, stored logs cannot be read any more. A new form gets a new
+    /// version beside it.
+    const GOLDEN: [&str; 2] = [
+        "0100e8a18b2ceb4c75710691006606611190aac5859e73bc24d740c517c7d47628aa0781012380a09199da6600\
+         ac0201087569643a313030300c323032362d31312d32392f3100cbbbdcd27692344de5dbab3abcaba413fb0f45\
+         307267de7081401576df1cb1760505050505050505050505050505050505050505050505050505050505050505\
+         7b2274657874223a2268656c6c6f227d",
+        "010fe8a18b2ceb4c75710691006606611190aac5859e73bc24d740c517c7d47628aa0781012380a09199da6604\
+         0202020202020202020202020202020202020202020202020202020202020202ac0201087569643a313030300c\
+         323032362d31312d32392f31010103030303030303030303030303030303030303030303030303030303030303\
+         03f0a204056c696e6b73076f7574736964650567726f7570cbbbdcd27692344de5dbab3abcaba413fb0f453072\
+         67de7081401576df1cb17605050505050505050505050505050505050505050505050505050505050505057b22\
+         74657874223a2268656c6c6f227d",
+    ];
+
+    #[test]
+    fn the_stored_form_never_changes_silently() {
+        for (full, golden) in [false, true].into_iter().zip(GOLDEN) {
+            let bytes = record(full);
+            assert_eq!(HEXLOWER.encode(&bytes), golden);
+            let stored = read(9, &HEXLOWER.decode(golden.as_bytes()).unwrap(), &names()).unwrap();
+            let candidate = candidate(full);
+            assert_eq!(stored.event.id, candidate.id());
+            assert_eq!(stored.event.digest(), *candidate.digest());
+            assert_eq!((stored.event.sequence, stored.event.position), (129, 9));
+            assert_eq!(write_stored(&stored), bytes);
+        }
+    }
+
+    #[test]
+    fn a_header_stays_small() {
+        for full in [false, true] {
+            let header = record(full).len() - candidate(full).payload().reveal().len();
+            assert!(header <= 300, "{header} bytes");
+        }
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_is_malformed_and_never_another_event() {
+        let bytes = record(true);
+        let header = bytes.len() - candidate(true).payload().reveal().len();
+        for length in 0..header {
+            assert!(read(9, &bytes[..length], &names()).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn redacting_twice_is_redacting_once() {
+        let once = redact(&record(true), &names()).unwrap();
+        assert_eq!(read(9, &once, &names()).unwrap().event.payload, Payload::Redacted);
+        assert_eq!(redact(&once, &names()).unwrap(), once);
+    }
+}

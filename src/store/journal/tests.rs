@@ -220,3 +220,16 @@ fn no_power_cut_loses_an_acknowledged_frame() {
         }
     }
 }
+
+/// Golden bytes: a journal written by an older program must still be replayed.
+#[test]
+fn the_form_of_a_frame_never_changes_silently() {
+    let mut frame = Frame::new();
+    frame.push(b"body of a frame");
+    frame.push_number(300);
+    let end = frame.seal(&Salt::new(&MARK), Mark { offset: 4096, crc: 0x0102_0304 });
+    let golden = "74736a6600000011040cdc26010203040000000000001000\
+                  626f6479206f662061206672616d65ac0200000000000000";
+    assert_eq!(data_encoding::HEXLOWER.encode(frame.bytes()), golden);
+    assert_eq!(end.offset, 4096 + frame.bytes().len() as u64);
+}
