@@ -1,7 +1,7 @@
 //! What a consumer runs on its triggers: the seam between the attempt and the work.
 
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::lifecycle::Output;
+use thoughtstream_domain::lifecycle::{Execution, Output};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRenamed};
 use thoughtstream_domain::text::characters;
@@ -15,6 +15,10 @@ pub trait Runner: Send + Sync + 'static {
     /// # Errors
     /// [`RunFailure`] with an allow-listed code.
     fn run(&self, reader: &Reader, triggers: &[Event]) -> Result<Vec<Output>, RunFailure>;
+
+    /// Is told that an attempt on these triggers is settled: whatever was held for it may go. A hint like any
+    /// other, lost when its actor dies.
+    fn settled(&self, _execution: &Execution) {}
 }
 
 /// Says why a run gave no outputs.

@@ -115,7 +115,7 @@ impl Attempt {
         self.site.pass(KillPoint::StartedAfter).await?;
         let made = self.run(&execution, events).await?;
         let commit = self.settlement(&mut execution, received_at, made);
-        self.settle(commit).await?;
+        self.settle(commit, &execution).await?;
         let completed = execution.has_completed();
         Ok(Ended::Stands { execution: Box::new(execution), completed })
     }
@@ -133,7 +133,7 @@ impl Attempt {
         let code = match made {
             Ok(outputs) => match execution.settle_at_once(&frame, previous, &self.registry, outputs) {
                 Ok(commit) => {
-                    self.settle(commit).await?;
+                    self.settle(commit, &execution).await?;
                     return Ok(Ended::Stands { execution: Box::new(execution), completed: true });
                 }
                 Err(_) => RunFailure::of_input(INVALID_OUTPUT),
@@ -142,7 +142,7 @@ impl Attempt {
         };
         is_in(self.log.commit(execution.open(&frame, previous)).await?)?;
         let commit = self.settlement(&mut execution, now, Err(code));
-        self.settle(commit).await?;
+        self.settle(commit, &execution).await?;
         Ok(Ended::Stands { execution: Box::new(execution), completed: false })
     }
 
@@ -185,11 +185,12 @@ impl Attempt {
         execution.fail(&frame, received_at, failure.code, policy)
     }
 
-    async fn settle(&self, commit: Commit) -> Result<(), Ended> {
+    async fn settle(&self, commit: Commit, execution: &Execution) -> Result<(), Ended> {
         self.site.pass(KillPoint::SettleBefore).await?;
         let submitted = self.log.submit(Arc::new(commit));
         self.site.pass(KillPoint::SettleInside).await?;
         is_in(submitted.settled().await?)?;
+        self.spec.runner.settled(execution);
         self.site.pass(KillPoint::SettleAfter).await?;
         Ok(())
     }

@@ -8,6 +8,7 @@ mod codec;
 pub mod disk;
 mod execution;
 pub mod export;
+pub mod floor;
 mod journal;
 mod names;
 mod overlay;

@@ -80,6 +80,8 @@ pub enum Command {
     /// Work with declarations of consumers
     #[command(subcommand)]
     Declaration(command::declaration::DeclarationCommand),
+    /// Measure how fast the log is on this disk, in a directory of its own that is removed again
+    Bench(command::bench::BenchArgs),
     /// Write a completion script for a shell to stdout
     Completions(command::manual::CompletionsArgs),
     /// Write the manual page to stdout, or all pages into a directory
@@ -129,6 +131,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Consumer(args) => command::consumer::run(args, &session()?, out),
         Command::Verify(args) => command::verify::run(args, &session()?, out),
         Command::Declaration(args) => command::declaration::run(args, &session()?, out),
+        Command::Bench(args) => command::bench::run(&args, &session()?, out),
         Command::Completions(args) => command::manual::completions(&args, out),
         Command::Man(args) => command::manual::man(&args, out),
     }

@@ -1,6 +1,7 @@
 //! The commands, one file a noun: its arguments, what it asks, how its answer is shown.
 
 pub(crate) mod asking;
+pub mod bench;
 pub mod consumer;
 pub mod declaration;
 pub mod demo;

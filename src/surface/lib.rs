@@ -3,6 +3,7 @@
 //! It speaks and decides nothing: rules are the domain's, what is kept the store's, who is alive the actors'.
 
 pub mod ask;
+pub mod bench;
 pub mod chance;
 pub mod cli;
 pub mod client;
