@@ -88,6 +88,7 @@ impl Subject {
         let args = ServiceArgs {
             data,
             options: Options::default(),
+            disk: None,
             load: Arc::new(load),
             compile: compile(Arc::clone(&steps)),
             producers: Vec::new(),
