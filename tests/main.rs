@@ -1,5 +1,6 @@
 //! The integration tests: one program, so that they are linked once.
 
+mod cli_copies;
 mod cli_demo;
 mod cli_events;
 mod cli_first_steps;

@@ -7,6 +7,8 @@ use serde_json::Value;
 use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, SourceId};
 use thoughtstream_domain::privacy::Privacy;
 
+use crate::copies::Form;
+
 /// The most rows one list answers with; more are asked for with `--after`.
 pub const ROWS_MAX: u32 = 100_000;
 
@@ -88,6 +90,8 @@ pub enum Ask {
         /// Only consumers in one of these states; empty for all.
         states: Vec<String>,
     },
+    /// Every source of the log.
+    Sources,
     /// Why an event does or does not match a consumer.
     Explain {
         /// The consumer.
@@ -205,8 +209,20 @@ pub enum Operate {
     },
     /// Read the declarations again, all or nothing.
     Reload,
+    /// Look at a watched source now.
+    LookAt {
+        /// The source.
+        source: SourceId,
+    },
+    /// Let removals pass that a watched source holds until a person says that they are meant.
+    AcceptRemovals {
+        /// The source.
+        source: SourceId,
+    },
     /// Copy the log into a new file while it is in use.
-    Backup {
+    Copy {
+        /// As what.
+        form: Form,
         /// The file, absolute.
         path: PathBuf,
         /// That what is above public-source may leave the log.

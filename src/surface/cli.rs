@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::ask::Operate;
 use crate::command;
+use crate::copies::Form;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
@@ -75,6 +76,17 @@ pub enum Command {
     /// Look at consumers and move them
     #[command(subcommand)]
     Consumer(command::consumer::ConsumerCommand),
+    /// List sources, and move watched folders
+    #[command(subcommand)]
+    Source(command::source::SourceCommand),
+    /// Copy the log into a new file while it is in use; the copy is verified
+    Backup(command::copying::CopyArgs),
+    /// Make a new log from a backup; every consumer is paused
+    Restore(command::copying::FromArgs),
+    /// Write the log as lines of JSON into a new file
+    Export(command::copying::CopyArgs),
+    /// Make a new log from an export that verifies whole; every consumer is paused
+    Import(command::copying::FromArgs),
     /// Check that nothing in the log is missing, doubled or changed; name the first bad row
     Verify(command::verify::VerifyArgs),
     /// Work with declarations of consumers
@@ -129,6 +141,11 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Event(args) => command::event::run(args, &session()?, out),
         Command::Run(args) => command::run::run(args, &session()?, out),
         Command::Consumer(args) => command::consumer::run(args, &session()?, out),
+        Command::Source(args) => command::source::run(args, &session()?, out),
+        Command::Backup(args) => command::copying::copy(Form::Backup, &args, &session()?, out),
+        Command::Export(args) => command::copying::copy(Form::Export, &args, &session()?, out),
+        Command::Restore(args) => command::copying::restored(&args, &session()?, out),
+        Command::Import(args) => command::copying::imported(&args, &session()?, out),
         Command::Verify(args) => command::verify::run(args, &session()?, out),
         Command::Declaration(args) => command::declaration::run(args, &session()?, out),
         Command::Bench(args) => command::bench::run(&args, &session()?, out),

@@ -3,6 +3,7 @@
 pub(crate) mod asking;
 pub mod bench;
 pub mod consumer;
+pub mod copying;
 pub mod declaration;
 pub mod demo;
 pub mod event;
@@ -12,4 +13,5 @@ pub mod manual;
 pub(crate) mod operating;
 pub mod run;
 pub mod serve;
+pub mod source;
 pub mod verify;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Ask, EventFilter, Operate, Operated, Submit};
 use crate::chance;
+use crate::copies;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::{self, Decision, Done, Operation};
@@ -219,23 +220,43 @@ impl ServiceDesk {
                 self.say(reply, &reloaded).await
             }
             Operate::Stop => {
-                let done = Done {
-                    done: "stopping".to_owned(),
-                    id: "service".to_owned(),
-                    already: false,
-                    event: None,
-                };
-                self.say(reply, &done).await?;
+                self.said(reply, "stopping", &"service").await?;
                 self.stop.cancel();
                 Ok(Exit::Done)
             }
             Operate::Kill { path } => {
                 self.service.kill(path).map_err(actor_failure)?;
-                let done = Done { done: "killed".to_owned(), id: path.clone(), already: false, event: None };
-                self.say(reply, &done).await
+                self.said(reply, "killed", path).await
             }
-            Operate::Backup { .. } => Err(bug("backups are not built yet")),
+            Operate::LookAt { source } => {
+                self.service.look_at(source.as_str()).map_err(actor_failure)?;
+                self.said(reply, "looked", source).await
+            }
+            Operate::AcceptRemovals { source } => {
+                self.service.acknowledge_removals(source.as_str()).map_err(actor_failure)?;
+                self.said(reply, "accepted", source).await
+            }
+            Operate::Copy { form, path, acknowledge_sensitive } => {
+                let (form, path, acknowledged) = (*form, path.clone(), *acknowledge_sensitive);
+                let (reader, sending) = (self.service.reader(), reply.clone());
+                let copied = tokio::task::spawn_blocking(move || {
+                    let mut told = |p: Progress| sending.progress(p.done, p.total);
+                    copies::copy(&reader, form, &path, acknowledged, &mut told)
+                });
+                let copied = copied.await.map_err(|_| bug("a copy failed"))??;
+                self.say(reply, &copied).await
+            }
         }
+    }
+
+    async fn said(
+        &self,
+        reply: &Reply,
+        word: &str,
+        id: &(impl std::fmt::Display + Sync),
+    ) -> Result<Exit, Failure> {
+        let done = Done { done: word.to_owned(), id: id.to_string(), already: false, event: None };
+        self.say(reply, &done).await
     }
 
     async fn say<T: serde::Serialize + Sync>(&self, reply: &Reply, value: &T) -> Result<Exit, Failure> {

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod client;
 pub mod command;
 pub mod config;
+pub mod copies;
 pub mod demo;
 pub mod desk;
 pub mod exit;

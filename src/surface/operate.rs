@@ -132,9 +132,11 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
                 .map_err(|error| Failure::of(Exit::Refused, "event.evidence", &error))?;
             Ok(made("redacted", event, commit))
         }
+        Operate::Copy { .. } => Err(Failure::new(Exit::Bug, "operate.copy", "a copy is no decision")),
         Operate::Restart { .. }
         | Operate::Reload
-        | Operate::Backup { .. }
+        | Operate::LookAt { .. }
+        | Operate::AcceptRemovals { .. }
         | Operate::Stop
         | Operate::Kill { .. } => {
             Err(Failure::new(Exit::Refused, "service.none", "no service runs on this log")

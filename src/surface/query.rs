@@ -10,6 +10,7 @@ pub mod explain;
 pub mod inbox;
 pub mod lineage;
 pub mod runs;
+pub mod sources;
 pub mod status;
 pub mod tree;
 pub mod verify;
@@ -96,6 +97,7 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Consumers { states } => {
             consumers::list(look, states)?.iter().try_for_each(|consumer| put(sink, consumer))
         }
+        Ask::Sources => sources::list(look.reader)?.iter().try_for_each(|row| put(sink, row)),
         Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
         Ask::Explain { consumer, event } => put(sink, &explain::explain(look, consumer, event)?),
         Ask::Verify { from } => {

@@ -5,6 +5,7 @@ pub mod events;
 pub mod explain;
 pub mod inbox;
 pub mod runs;
+pub mod sources;
 pub mod status;
 pub mod tree;
 pub mod verify;

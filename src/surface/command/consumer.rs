@@ -88,7 +88,7 @@ pub struct ExplainArgs {
 /// The longest reason, as the events that record it hold it.
 const REASON_CHARACTERS_MAX: usize = 1024;
 
-fn reason(text: &str) -> Result<String, String> {
+pub(super) fn reason(text: &str) -> Result<String, String> {
     let characters = text.chars().count();
     match characters {
         0 => Err("a reason says something".to_owned()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::id::{EventId, SourceId};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState, RunState};
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::system::Incident;
@@ -13,6 +13,9 @@ use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
 use super::Look;
 use super::consumers::{enabled, retry_or_skip};
 use crate::failure::Failure;
+
+/// The code of the incident in which a source holds removals back.
+const REMOVALS_HELD: &str = "removals-held";
 
 /// Names a kind of thing that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -207,6 +210,7 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
             if incident.over {
                 open.remove(&key);
             } else {
+                let command = way_out(&incident, &event.id);
                 open.entry(key).or_insert_with(|| Waiting {
                     kind: Kind::Incident,
                     id: incident.subject,
@@ -215,11 +219,20 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                         Some(detail) => format!("{}: {detail}", incident.code),
                         None => incident.code,
                     },
-                    command: format!("thought event show {}", event.id),
+                    command,
                 });
             }
         }
     }
     found.extend(open.into_values());
     Ok(())
+}
+
+/// Returns the command that moves an incident, or the one that shows more where the world outside must change.
+fn way_out(incident: &Incident, event: &EventId) -> String {
+    match (incident.code.as_str(), SourceId::parse(&incident.subject)) {
+        (REMOVALS_HELD, Ok(source)) => format!("thought source accept-removals {source}"),
+        (_, Ok(source)) if source.kind() == "filesystem" => format!("thought source look {source}"),
+        (_, Ok(_) | Err(_)) => format!("thought event show {event}"),
+    }
 }

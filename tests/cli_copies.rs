@@ -1,0 +1,104 @@
+//! Backups, exports, and the logs made from them.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::cli_world::World;
+
+fn file(world: &World, name: &str) -> String {
+    world.base().join(name).display().to_string()
+}
+
+fn events(world: &World, data: &str) -> Vec<Value> {
+    let lines =
+        world.thought(&["event", "list", "--json", "--data", data, "--limit", "1000"]).expect(0).lines();
+    lines.into_iter().filter(|event| event["source"] != "system:decisions").collect()
+}
+
+#[test]
+fn a_copy_of_private_events_is_made_only_on_purpose_and_only_for_their_owner() {
+    let world = World::with_config();
+    world.append("k", "x").expect(0);
+    for command in ["backup", "export"] {
+        let target = file(&world, command);
+        let refused = world.thought(&[command, &target]).expect(1);
+        assert!(refused.stderr.contains("--acknowledge-sensitive"), "{}", refused.stderr);
+        assert!(!std::path::Path::new(&target).exists());
+        world.thought(&[command, &target, "--acknowledge-sensitive"]).expect(0);
+        let mode = std::fs::metadata(&target).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = world.thought(&[command, &target, "--acknowledge-sensitive"]);
+        assert!(again.code != 0 && again.stderr.contains("exists"), "{again:?}");
+    }
+}
+
+#[test]
+fn a_log_made_from_a_copy_has_the_same_events_and_waits_for_a_person() {
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n").unwrap();
+    let running = world.serve(&[]);
+    world.until_idle();
+    let (backup, export) = (file(&world, "backup"), file(&world, "export"));
+    world.thought(&["backup", &backup, "--acknowledge-sensitive"]).expect(0);
+    world.thought(&["export", &export, "--acknowledge-sensitive"]).expect(0);
+    let before = events(&world, &world.data.display().to_string());
+    assert!(world.thought(&["restore", &backup]).expect(1).stderr.contains("a service runs"));
+    assert_eq!(running.stop(), 0);
+    world.thought(&["restore", &backup]).expect(1);
+    for (command, copy) in [("restore", &backup), ("import", &export)] {
+        let data = file(&world, &format!("from-{command}"));
+        world.thought(&[command, copy, "--data", &data]).expect(0);
+        assert_eq!(events(&world, &data)[..before.len()], before);
+        world.thought(&["verify", "--data", &data]).expect(0);
+        let waiting = world.thought(&["inbox", "--json", "--data", &data]).expect(0).lines();
+        assert!(waiting.len() == 4 && waiting.iter().all(|one| one["kind"] == "consumer-paused"));
+    }
+}
+
+#[test]
+fn a_damaged_copy_makes_nothing() {
+    let world = World::with_config();
+    world.append("k", "x").expect(0);
+    let (backup, export) = (file(&world, "backup"), file(&world, "export"));
+    world.thought(&["backup", &backup, "--acknowledge-sensitive"]).expect(0);
+    world.thought(&["export", &export, "--acknowledge-sensitive"]).expect(0);
+    let mut bytes = std::fs::read(&backup).unwrap();
+    bytes[..4096].fill(0xa5);
+    std::fs::write(&backup, bytes).unwrap();
+    let text = std::fs::read_to_string(&export).unwrap();
+    std::fs::write(&export, text.replacen("\"x\"", "\"y\"", 1)).unwrap();
+    let cut = file(&world, "cut");
+    std::fs::write(&cut, &text[..text.len() / 2]).unwrap();
+    for (command, copy) in [("restore", &backup), ("import", &export), ("import", &cut)] {
+        let data = file(&world, "new");
+        let refused = world.thought(&[command, copy, "--data", &data]);
+        assert!(matches!(refused.code, 1 | 4), "{refused:?}");
+        assert!(world.thought(&["status", "--data", &data]).expect(4).stderr.contains("store.absent"));
+    }
+}
+
+#[test]
+fn a_kept_head_digest_shows_that_the_log_extends_it() {
+    let world = World::with_config();
+    world.append("a", "x").expect(0);
+    let head = world.thought(&["verify", "--json"]).expect(0).json()["head"].as_str().unwrap().to_owned();
+    world.append("b", "y").expect(0);
+    assert_eq!(world.thought(&["verify", "--from", &head, "--json"]).expect(0).json()["ok"], true);
+    let (position, digest) = head.split_once('-').unwrap();
+    let other = format!("{position}-{}", digest.chars().rev().collect::<String>());
+    let report = world.thought(&["verify", "--from", &other, "--json"]).expect(1).json();
+    assert_eq!(report["findings"][0]["kind"], "not-an-extension");
+    world.thought(&["verify", "--from", "nonsense"]).expect(2);
+}
+
+#[test]
+fn an_erased_payload_is_gone_and_the_log_still_whole() {
+    let world = World::with_config();
+    let id = world.append("k", "a secret").expect(0).json()["id"].as_str().unwrap().to_owned();
+    world.thought(&["event", "redact", &id]).expect(2);
+    world.thought(&["event", "redact", &id, "--reason", "asked for"]).expect(0);
+    let shown = world.thought(&["event", "show", &id, "--json"]).expect(0).json();
+    assert!(shown["redacted"] == true && shown["payload"].is_null());
+    world.thought(&["verify"]).expect(0);
+}
