@@ -76,11 +76,13 @@ impl Doors {
         Ok(Self { data: data.to_owned(), ask_path, operator_path, ask, operator })
     }
 
-    /// Removes the sockets and the note: nobody is to come in any more.
+    /// Removes the sockets, their directories and the note: nobody is to come in any more.
     pub fn close(&self) {
         // What stays is taken for what it is, the rest of an owner that ended.
-        for path in [&self.ask_path, &self.operator_path] {
+        for path in [&self.operator_path, &self.ask_path] {
             std::fs::remove_file(path).ok();
+            // Only if nothing else lies in it.
+            path.parent().map(std::fs::remove_dir).transpose().ok();
         }
         forget(&self.data);
     }
@@ -168,7 +170,7 @@ mod tests {
         assert_ne!(ask.parent(), operator.parent());
         drop(doors);
         assert_eq!(recorded(&data).unwrap(), None);
-        assert!(!ask.exists() && !operator.exists());
+        assert!(!runtime.exists());
     }
 
     #[test]
@@ -177,6 +179,7 @@ mod tests {
         let runtime = base.path().join("run/abc");
         std::mem::forget(Doors::open(base.path(), &runtime).unwrap());
         drop(Doors::open(base.path(), &runtime).unwrap());
+        PrivateDir::create(&runtime).unwrap();
         std::fs::write(runtime.join("ask.sock"), "mine").unwrap();
         let error = Doors::open(base.path(), &runtime).unwrap_err();
         assert!(matches!(error, DoorsError::InTheWay { .. }), "{error}");
