@@ -58,6 +58,10 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
 /// reopen; refusing before it costs nothing and leaves reading untouched.
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
+/// How many bytes of pages a byte of journal may come to: pages are written anew and older ones are kept until
+/// the checkpoint.
+const PAGES_PER_BYTE: u64 = 4;
+
 /// Says why a group was not answered. No commit of it is half there.
 #[derive(Debug, Error)]
 pub enum WriteError {
@@ -220,13 +224,18 @@ impl Writer {
         self.disk.free_bytes()
     }
 
-    fn check_space(&self, bytes: usize) -> Result<(), WriteError> {
-        // redb grows its file in steps and writes pages anew, so a group costs a few times its size.
-        let needed = FREE_BYTES_MIN + 4 * bytes as u64;
-        match self.disk.free_bytes() {
-            Some(free) if free < needed => Err(WriteError::NoSpace { free, needed }),
-            Some(_) | None => Ok(()),
+    /// Admits a group only if the disk can take it and the checkpoint behind it: what waits for a checkpoint
+    /// is written to `log.redb` only then.
+    fn check_space(&mut self, bytes: usize) -> Result<(), WriteError> {
+        let needed = |waiting: u64| FREE_BYTES_MIN + PAGES_PER_BYTE * (waiting + bytes as u64);
+        let waiting = self.journal.waiting_bytes();
+        let Some(free) = self.disk.free_bytes() else { return Ok(()) };
+        if free >= needed(waiting) {
+            return Ok(());
         }
+        self.checkpoint()?;
+        let free = self.disk.free_bytes().unwrap_or(free);
+        if free < needed(0) { Err(WriteError::NoSpace { free, needed: needed(0) }) } else { Ok(()) }
     }
 
     fn apply_in_transaction<C: Borrow<Commit>>(
