@@ -73,7 +73,8 @@ pub enum WriteError {
         /// Bytes that must be free.
         needed: u64,
     },
-    /// A stored row that a check needed is damaged. Nothing was written; other commits may still go through.
+    /// A stored row that was to be changed is damaged. Nothing of the group was written. (A damaged row that a
+    /// check meets only keeps that commit out: its verdict says so.)
     #[error("the log is damaged at {place}")]
     Damaged {
         /// The table and key.
@@ -479,7 +480,12 @@ impl GroupState<'_> {
         let planned = match self.check(rows, commit) {
             Ok(planned) => planned,
             Err(Stop::Verdict(verdict)) => return Ok(verdict),
-            Err(Stop::Error(error)) => return Err(error),
+            // Nothing of this commit is written yet: what stands on a damaged row is kept out, the rest goes on.
+            Err(Stop::Error(RowError::Damaged { place })) => {
+                let found = format!("the log is damaged at {place}");
+                return Ok(Verdict::Refused(Refusal::Row { index: 0, found }));
+            }
+            Err(Stop::Error(error @ RowError::Storage(_))) => return Err(error),
         };
         let placed = self.write_events(rows, commit, &planned)?;
         for row in &commit.rows {

@@ -1,7 +1,7 @@
 //! Every kind of damage is found, named by its first bad row, and nothing sound is called damaged.
 
 use redb::{Database, ReadableTable, WriteTransaction};
-use thoughtstream_domain::commit::{Document, Row};
+use thoughtstream_domain::commit::{Document, Refusal, Row};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::DocumentId;
@@ -300,11 +300,21 @@ fn a_damaged_row_stops_what_needs_it_and_nothing_else() {
     }
     store.writer.reopen().unwrap();
     change_row(&store, Table::Events, &position_key(1), |row| row.truncate(20));
-    let good = append(vec![note("good", "2")]);
-    let group = [good.clone(), append(vec![child("c", vec![Parent { id: placed.id, position: Some(1) }])])];
-    let error = store.writer.apply(&group, at(1)).unwrap_err();
-    assert!(matches!(&error, crate::WriteError::Damaged { place } if place == "events 1"), "{error:?}");
-    assert_eq!(committed(&mut store, &good)[0].position, 10, "the dropped group left no trace in memory");
+    let child = child("c", vec![Parent { id: placed.id, position: Some(1) }]);
+    let group = [append(vec![note("good", "2")]), append(vec![child]), append(vec![note("better", "3")])];
+    let verdicts = store.writer.apply(&group, at(1)).unwrap();
+    let refused = Refusal::Row { index: 0, found: "the log is damaged at events 1".to_owned() };
+    assert_eq!(verdicts[1], Verdict::Refused(refused));
+    assert_eq!(verdicts[2].placed().unwrap()[0].position, 11);
+    // A damaged row that was to be changed stops the group, which leaves no trace in memory.
+    let head = store.reader.shared.names.number(crate::names::NameKind::Source, "notes:desk").unwrap();
+    store.writer.reopen().unwrap();
+    change_row(&store, Table::Heads, &key!(head), |row| row.truncate(3));
+    let error = store.writer.apply(&[append(vec![note("last", "4")])], at(1)).unwrap_err();
+    assert!(matches!(error, crate::WriteError::Damaged { .. }), "{error:?}");
+    assert!(!store.writer.has_failed());
+    let other = append(vec![note_in(envelope("notes:bed", "first"), "5")]);
+    assert_eq!(committed(&mut store, &other)[0].position, 12);
 }
 
 #[test]
