@@ -2,6 +2,7 @@
 
 mod cli_copies;
 mod cli_demo;
+mod cli_doctor;
 mod cli_events;
 mod cli_first_steps;
 mod cli_service;

@@ -63,6 +63,8 @@ pub enum Command {
     Tree(command::looking::TreeArgs),
     /// Show the service, the log and every consumer on one screen
     Status(command::looking::StatusArgs),
+    /// Look for what is wrong, what could be better, and what cannot be looked at
+    Doctor(command::doctor::DoctorArgs),
     /// Show everything that waits for a person
     Inbox,
     /// Say what blocks a thing and which command moves it, or what became of it
@@ -136,6 +138,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Reload => command::operating::operate(&session()?, Operate::Reload, out),
         Command::Tree(args) => command::looking::tree(&args, &session()?, out),
         Command::Status(args) => command::looking::status(args, &session()?, out),
+        Command::Doctor(args) => command::doctor::run(&args, &session()?, out),
         Command::Inbox => command::looking::inbox(&session()?, out),
         Command::Why(args) => command::looking::why(args, &session()?, out),
         Command::Event(args) => command::event::run(args, &session()?, out),

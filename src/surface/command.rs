@@ -6,6 +6,7 @@ pub mod consumer;
 pub mod copying;
 pub mod declaration;
 pub mod demo;
+pub mod doctor;
 pub mod event;
 pub mod init;
 pub mod looking;

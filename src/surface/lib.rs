@@ -12,6 +12,7 @@ pub mod config;
 pub mod copies;
 pub mod demo;
 pub mod desk;
+pub mod doctor;
 pub mod exit;
 pub mod failure;
 pub mod load;
