@@ -1,4 +1,5 @@
 //! The integration tests: one program, so that they are linked once.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cli_copies;
 mod cli_demo;

@@ -86,24 +86,4 @@ pub(crate) fn line(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_age_has_one_unit() {
-        let at = Timestamp::from_millis;
-        let ages =
-            [0, 99_999, 100_000, 5_999_999, 6_000_000, 172_800_000].map(|millis| age(at(0), at(millis)));
-        assert_eq!(ages, ["0 s", "99 s", "1 min", "99 min", "1 h", "2 d"]);
-        assert_eq!(age(at(5_000), at(0)), "in 5 s");
-        assert_eq!(age(at(i64::MIN), at(i64::MAX)), "106751991167 d");
-    }
-
-    #[test]
-    fn a_table_is_plain_text_without_control_characters() {
-        let mut rows = Rows::new(&["A", "N"]).numbers(1);
-        rows.row(&["x\u{1b}[31m".to_owned(), "1".to_owned()]);
-        rows.row(&["a\nb".to_owned(), "100".to_owned()]);
-        assert_eq!(rows.text(), "A              N\nx\\u{1b}[31m    1\na\\nb         100\n");
-    }
-}
+mod tests;

@@ -50,7 +50,7 @@ pub fn report(report: &RunReport, now: Timestamp) -> String {
     for trigger in triggers.as_array().into_iter().flatten() {
         let id = trigger.get("id").and_then(|id| id.as_str()).unwrap_or("-");
         let sequence = trigger.get("sequence").cloned().unwrap_or_default();
-        write(format!("trigger    {} ({sequence})", line(id)));
+        write(format!("trigger    {} ({})", line(id), line(&sequence.to_string())));
     }
     text.push('\n');
     text.push_str(&list(&report.attempts, now));
