@@ -230,3 +230,37 @@ fn clients_that_say_nothing_or_vanish_disturb_nobody() {
     assert_eq!(running.stop(), 0);
     assert!(!directory.join("ask.sock").exists());
 }
+
+#[test]
+fn only_a_rehearsal_may_be_harmed_and_what_was_killed_comes_back() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    let kill = ["rehearsal", "kill", "consumers/document-links"];
+    assert!(world.thought(&kill).expect(1).stderr.contains("real work"));
+    world.thought(&["rehearsal", "arm", "attempt.settle.before", "abort-process"]).expect(1);
+    assert_eq!(running.stop(), 0);
+    world.thought(&["rehearsal", "create"]).expect(1);
+
+    let mut world = World::with_config();
+    world.data = world.base().join("rehearsal");
+    world.thought(&["rehearsal", "create"]).expect(0);
+    let running = world.serve(&[]);
+    world.until_idle();
+    world.thought(&kill).expect(0);
+    world.thought(&["rehearsal", "kill", "consumers/nobody"]).expect(1);
+    world.thought(&["rehearsal", "arm", "no.such.point", "panic"]).expect(2);
+    // The whole process dies in the middle of a settlement; the next start closes what it left open.
+    world.thought(&["rehearsal", "arm", "attempt.settle.before", "abort-process"]).expect(0);
+    note(&world, "a.md", "# One\n");
+    assert_ne!(running.wait(), 0);
+    let open = world.thought(&["run", "list", "--json", "--state", "open"]).expect(0).lines();
+    assert!(!open.is_empty());
+    let running = world.serve(&[]);
+    let done = |answer: &crate::cli_world::Answer| answer.lines().len() == 4;
+    world.until(&["run", "list", "--json", "--state", "completed"], done);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    let lost = world.thought(&["run", "list", "--json", "--state", "status-unknown"]).expect(0).lines();
+    assert!(lost.len() == open.len() && lost.iter().all(|run| run["code"] == "service-ended"), "{lost:?}");
+    assert_eq!(world.thought(&["verify", "--json"]).expect(0).json()["ok"], true);
+}

@@ -230,6 +230,17 @@ pub enum Operate {
     },
     /// Drain and stop the service.
     Stop,
+    /// Set a trap at a kill point, in a store made for rehearsal only.
+    Arm {
+        /// Where, by its name.
+        point: String,
+        /// What happens there, by its name.
+        action: String,
+        /// At which passage, from 1.
+        passage: u32,
+        /// Whose passages count; anybody's if absent.
+        actor: Option<String>,
+    },
     /// Kill an actor, in a store made for rehearsal only.
     Kill {
         /// The actor's path in the tree.

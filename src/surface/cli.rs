@@ -55,6 +55,9 @@ pub enum Command {
     Serve(command::serve::ServeArgs),
     /// Show the whole of it on a throw-away log: a folder, its consumers, a death and the check
     Demo(command::demo::DemoArgs),
+    /// Make a log for rehearsal, and let actors fail there on purpose
+    #[command(subcommand)]
+    Rehearsal(command::rehearsal::RehearsalCommand),
     /// Drain and stop the running service
     Stop,
     /// Let the running service read its declarations again: all of them, or none
@@ -134,6 +137,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Init(args) => command::init::run(&args, &session()?, out),
         Command::Serve(args) => command::serve::run(&args, &session()?),
         Command::Demo(args) => command::demo::run(&args, out),
+        Command::Rehearsal(args) => command::rehearsal::run(args, &session()?, out),
         Command::Stop => command::operating::operate(&session()?, Operate::Stop, out),
         Command::Reload => command::operating::operate(&session()?, Operate::Reload, out),
         Command::Tree(args) => command::looking::tree(&args, &session()?, out),

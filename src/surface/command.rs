@@ -12,6 +12,7 @@ pub mod init;
 pub mod looking;
 pub mod manual;
 pub(crate) mod operating;
+pub mod rehearsal;
 pub mod run;
 pub mod serve;
 pub mod source;

@@ -20,7 +20,7 @@ use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::text::printable;
 use thoughtstream_domain::yaml::Problem;
 use thoughtstream_effects::dirs::PrivateDir;
-use thoughtstream_store::{Options, Store};
+use thoughtstream_store::Options;
 
 use crate::command::init::data_failure;
 use crate::config::{Config, Folder};
@@ -87,9 +87,7 @@ fn set(folder: Option<&Path>) -> Result<Stage, Failure> {
         })?,
         None => samples(&base.join("notes"))?,
     };
-    let io = |error: &dyn std::error::Error| Failure::of(Exit::CouldNotLook, "demo.log", error);
-    Store::create(&data, rehearsal::mark()?, Options::default()).map_err(|error| io(&error))?;
-    std::fs::write(data.join(rehearsal::HINT), "").map_err(|error| io(&error))?;
+    rehearsal::create(&data)?;
     Ok(Stage { base, folder, data })
 }
 

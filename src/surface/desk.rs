@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::operate::{self, Decision, Done, Operation};
 use crate::out::CLOSED;
 use crate::query::{self, Live, Look, Sink, Unwritable, events, tree};
+use crate::rehearsal;
 use crate::session::now;
 use crate::socket::{Desk, Door, Gone, Greeting, PROTOCOL, Peer, Progress, Reply};
 use crate::submit;
@@ -223,6 +224,12 @@ impl ServiceDesk {
                 self.said(reply, "stopping", &"service").await?;
                 self.stop.cancel();
                 Ok(Exit::Done)
+            }
+            Operate::Arm { point, action, passage, actor } => {
+                let trap = rehearsal::trap(point, action, *passage, actor.as_deref())?;
+                let armed = self.service.points().arm(trap);
+                armed.map_err(|error| Failure::of(Exit::Refused, "rehearsal.arm", &error))?;
+                self.said(reply, "armed", point).await
             }
             Operate::Kill { path } => {
                 self.service.kill(path).map_err(actor_failure)?;

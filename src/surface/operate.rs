@@ -138,6 +138,7 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
         | Operate::LookAt { .. }
         | Operate::AcceptRemovals { .. }
         | Operate::Stop
+        | Operate::Arm { .. }
         | Operate::Kill { .. } => {
             Err(Failure::new(Exit::Refused, "service.none", "no service runs on this log")
                 .with_hint("start it with `thought serve`"))
