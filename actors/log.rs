@@ -170,6 +170,12 @@ impl LogHandle {
     pub fn close(&self) {
         self.queue.close();
     }
+
+    /// Takes no more commits, and serves none: nobody is left to do it. Whoever waits learns that the service
+    /// has stopped.
+    pub fn abandon(&self) {
+        self.queue.abandon();
+    }
 }
 
 /// Is a commit that was handed in.

@@ -151,6 +151,7 @@ impl Service {
     /// Waits for the end of the tree, then leaves the store in order.
     pub async fn ended(&self) -> Outcome {
         let outcome = self.root.wait().await;
+        self.handle.0.log.abandon();
         let ledger = Arc::clone(&self.handle.0.ledger);
         let closed = tokio::task::spawn_blocking(move || {
             let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);

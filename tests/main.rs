@@ -1,6 +1,7 @@
 //! The integration tests: one program, so that they are linked once.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod chaos;
 mod cli_copies;
 mod cli_demo;
 mod cli_doctor;

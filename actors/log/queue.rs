@@ -107,6 +107,16 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Takes no more, and lets go of what waits.
+    pub(super) fn abandon(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.waiting.clear();
+        state.errands.clear();
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// Begins the term of a new writer and dismisses the one before.
     pub(super) fn begin_term(&self) -> u64 {
         let mut state = self.state();
@@ -129,13 +139,14 @@ impl Queue {
 
     /// Says how the writer of `term` has to end while it can write nothing; what waits then stays unknown.
     pub(super) fn ended(&self, term: u64) -> Option<super::writer::ThreadEnd> {
-        let mut state = self.state();
+        let state = self.state();
         if state.term != term {
             return Some(super::writer::ThreadEnd::Dismissed);
         }
-        if state.closed {
-            state.waiting.clear();
-            state.errands.clear();
+        let closed = state.closed;
+        drop(state);
+        if closed {
+            self.abandon();
             return Some(super::writer::ThreadEnd::Finished);
         }
         None

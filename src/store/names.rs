@@ -105,9 +105,11 @@ impl Names {
         true
     }
 
-    /// Forgets everything, before the log is opened again.
-    pub(crate) fn clear(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Maps::default();
+    /// Takes up in one step what the log holds that was opened again. A moment without names would read as a log
+    /// without sources, events and progress.
+    pub(crate) fn become_like(&self, other: Self) {
+        let maps = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = maps;
     }
 }
 

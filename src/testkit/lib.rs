@@ -1,1 +1,3 @@
-//! testkit
+//! What tests lean on: the chaos driver, and the program as a process that can be killed.
+
+pub mod chaos;

@@ -246,9 +246,10 @@ pub(crate) fn reopen(
     if opened.mark != shared.mark {
         return Err(OpenError::Damaged { path, what: "another store took its place".to_owned() });
     }
-    // No reader is inside: they hold the slot while they look names up.
-    shared.names.clear();
-    load_names(&opened.database, &shared.names).map_err(|error| damaged_rows(&path, error))?;
+    // Readers look names up at any time: they must never find less than there was.
+    let names = Names::default();
+    load_names(&opened.database, &names).map_err(|error| damaged_rows(&path, error))?;
+    shared.names.become_like(names);
     *slot = Some(opened.database);
     Ok((opened.journal, opened.incarnation))
 }
