@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use thoughtstream_domain::commit::{Commit, ExecutionKey, Precondition, Refusal, Registered, Row, Verdict};
 use thoughtstream_domain::declaration::{VersionChange, check_registered};
@@ -22,12 +23,16 @@ use crate::log::LogState;
 use crate::recovery::{Policies, Recoverer, RecoveryError, interruption};
 use crate::scribe::of_service;
 use crate::supervisor::{
-    ChildName, ChildSpec, ExitReport, Initially, ReasonCode, Recovery, Shutdown, Started,
+    ChildName, ChildSpec, CommandError, ExitReport, Initially, ReasonCode, Recovery, Shutdown, Started,
+    SupervisorHandle,
 };
 
 /// Why an exit hook has to come again.
 const LOG_UNWRITABLE: ReasonCode = ReasonCode::new("log-unwritable");
 const LOG_UNREADABLE: ReasonCode = ReasonCode::new("log-unreadable");
+
+/// How often a supervisor that is being restarted is asked again.
+const SUPERVISOR_LOOK: Duration = Duration::from_millis(20);
 
 /// Says why a set was not taken over; the one before it stays.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +122,7 @@ impl ServiceHandle {
         if let Err(error) = handed_over.await {
             // The set before stays whole: those that were stopped for it run again.
             for enabled in leaving.into_iter().take(left) {
-                self.enable(Arc::clone(&enabled.spec)).await;
+                self.enable(enabled).await;
             }
             self.set_types(&self.registry()).await?;
             return Err(error);
@@ -128,7 +133,7 @@ impl ServiceHandle {
         let started = coming.iter().map(|spec| spec.key.clone()).collect();
         *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         for spec in coming {
-            self.enable(spec).await;
+            self.enable(Enabled { spec, address: Address::new() }).await;
         }
         Ok(Reloaded { started, stopped, unchanged })
     }
@@ -142,8 +147,12 @@ impl ServiceHandle {
     async fn leave(&self, enabled: &Enabled) -> Result<(), ReloadError> {
         let id = &enabled.spec.key.id;
         self.0.enabled.write().unwrap_or_else(PoisonError::into_inner).remove(id);
-        let removed = self.0.consumers.remove(id.as_str()).await;
-        removed.map_err(|_| ReloadError::NotStopping(id.clone()))?;
+        let remove = |consumers: SupervisorHandle| async move { consumers.remove(id.as_str()).await };
+        match self.with_consumers(remove).await {
+            // An answer that was lost is found out by asking again: it is gone.
+            Ok(()) | Err(CommandError::Unknown) => {}
+            Err(_) => return Err(ReloadError::NotStopping(id.clone())),
+        }
         let closed = self.close_left_open(Some(&enabled.spec.key), "consumer-stopped", None).await;
         closed.map_err(|_| ReloadError::Unwritable)
     }
@@ -171,15 +180,33 @@ impl ServiceHandle {
         }
     }
 
-    /// Starts a consumer's actor under its supervisor.
-    async fn enable(&self, spec: Arc<ConsumerSpec>) {
-        let address = Address::new();
-        let child = self.consumer_child(&spec, &address);
-        let id = spec.key.id.clone();
-        self.0.enabled.write().unwrap_or_else(PoisonError::into_inner).insert(id, Enabled { spec, address });
-        // A supervisor that is just being restarted starts what it finds declared.
-        if self.0.consumers.start_child(child).await.is_err() {
-            tracing::warn!("consumers.start_failed");
+    /// Starts a consumer's actor under its supervisor, if it is not there already.
+    async fn enable(&self, enabled: Enabled) {
+        let id = enabled.spec.key.id.clone();
+        self.0.enabled.write().unwrap_or_else(PoisonError::into_inner).insert(id, enabled.clone());
+        let start = |consumers: SupervisorHandle| {
+            let child = self.consumer_child(&enabled.spec, &enabled.address);
+            async move { consumers.start_child(child).await }
+        };
+        match self.with_consumers(start).await {
+            Ok(()) | Err(CommandError::NameTaken) => {}
+            // The service is going down.
+            Err(error) => tracing::warn!(%error, "consumers.start_failed"),
+        }
+    }
+
+    /// Tells the consumers' supervisor something, again for as long as it is being restarted itself.
+    async fn with_consumers<F: Future<Output = Result<(), CommandError>>>(
+        &self,
+        tell: impl Fn(SupervisorHandle) -> F,
+    ) -> Result<(), CommandError> {
+        loop {
+            match tell(self.0.consumers.clone()).await {
+                Err(CommandError::NoSupervisor) if !self.0.log.is_closed() => {
+                    tokio::time::sleep(SUPERVISOR_LOOK).await;
+                }
+                told => return told,
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thoughtstream_actors::service::Service;
+use thoughtstream_actors::service::{Service, ServiceHandle};
 use thoughtstream_actors::supervisor::Outcome;
 use thoughtstream_effects::notify;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,7 +22,8 @@ pub(super) async fn until_the_end(service: &Service, stop: CancellationToken, dr
             () = stop.cancelled() => break,
             told = signals.next() => match told {
                 Told::Stop => break,
-                Told::Reload => reload(service).await,
+                // In a task of its own: a reload that waits for the log must not keep a stop waiting.
+                Told::Reload => drop(tokio::spawn(reload(service.handle().clone()))),
             },
         }
     }
@@ -47,8 +48,8 @@ pub(super) async fn until_the_end(service: &Service, stop: CancellationToken, dr
     tokio::time::timeout(HARD_STOP_PATIENCE, service.ended()).await.unwrap_or(Outcome::Stopped)
 }
 
-async fn reload(service: &Service) {
-    match service.handle().reload().await {
+async fn reload(service: ServiceHandle) {
+    match service.reload().await {
         Ok(reloaded) => tracing::info!(
             started = reloaded.started.len(),
             stopped = reloaded.stopped.len(),
