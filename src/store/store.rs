@@ -93,6 +93,11 @@ impl Shared {
         *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Gives `change` the database alone; readers wait until it is done.
+    pub(crate) fn alone<T>(&self, change: impl FnOnce(&mut Database) -> T) -> Option<T> {
+        self.database.write().unwrap_or_else(PoisonError::into_inner).as_mut().map(change)
+    }
+
     /// Gives the database back.
     pub(crate) fn into_database(self) -> Option<Database> {
         self.database.into_inner().unwrap_or_else(PoisonError::into_inner)

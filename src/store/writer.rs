@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redb::Durability;
+use redb::{Database, Durability};
 use thiserror::Error;
 use thoughtstream_domain::commit::{Commit, Refusal, Row, Verdict};
 use thoughtstream_domain::hash::Sha256Hash;
@@ -344,15 +344,35 @@ impl Writer {
         if !self.wants_checkpoint() {
             return Ok(());
         }
+        let end = self.journal.end();
+        self.carry_to(end)
+    }
+
+    /// Commits durably that the log holds everything up to a mark of the journal.
+    fn carry_to(&mut self, end: Mark) -> Result<(), WriteError> {
         let shared = self.shared.clone();
         let database = shared.database().map_err(|_| WriteError::MustReopen)?;
         let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
         tx.set_quick_repair(true);
-        let end = self.journal.end();
         self.note_applied(&tx, end)?;
         tx.commit().map_err(|error| self.fail(error.into()))?;
         self.journal.checkpointed(end.offset);
         Ok(())
+    }
+
+    /// Moves the log together and gives free space back to the disk. Readers and writers wait meanwhile, about
+    /// a minute for some gigabytes: for maintenance, not for every day.
+    ///
+    /// # Errors
+    /// The log is whole then all the same; after a failed write it must be opened again.
+    pub fn compact(&mut self) -> Result<(), WriteError> {
+        self.checkpoint()?;
+        let shared = self.shared.clone();
+        let compacted = shared.alone(Database::compact).ok_or(WriteError::MustReopen)?;
+        compacted.map_err(|error| self.fail(error.into()))?;
+        // Compaction leaves nothing for a quick repair; the next crash would cost a walk over everything.
+        let end = self.journal.end();
+        self.carry_to(end)
     }
 
     /// Drops everything that is derived from events, runs and versions, and builds it again in one durable step.
