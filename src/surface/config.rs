@@ -273,6 +273,13 @@ mod tests {
     }
 
     #[test]
+    fn the_published_schema_is_the_present_one() {
+        let expected = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+        let published = include_str!("../../schemas/config.schema.json");
+        assert!(published == expected, "write this to schemas/config.schema.json:\n{expected}");
+    }
+
+    #[test]
     fn everything_that_is_wrong_is_reported_at_its_place() {
         let text = "sorces: []\nsources:\n  - filesystem: a b\n    root: notes\n  - filesystem: x\n    root: /x\n    \
                     ignore: [\"[\"]\n  - filesystem: x\n    root: /y\n";

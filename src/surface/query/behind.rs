@@ -1,15 +1,15 @@
 //! Which events a consumer takes, and how many of them it has not closed.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::commit::Registered;
 use thoughtstream_domain::declaration::{Catalog, load_all};
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::id::{ConsumerKey, TypeName};
+use thoughtstream_domain::id::{ConsumerKey, SourceId, TypeName};
 use thoughtstream_domain::subscription::{Replay, Subscription};
-use thoughtstream_store::Reader;
+use thoughtstream_store::{Reader, SourceHead};
 
 use super::Look;
 use crate::failure::Failure;
@@ -71,15 +71,12 @@ pub(crate) fn matches(look: &Look<'_>, key: &ConsumerKey, event: &Event) -> Resu
 ///
 /// # Errors
 /// [`Failure`] if the log cannot be read.
-pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey) -> Result<Behind, Failure> {
+pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey, heads: &Heads) -> Result<Behind, Failure> {
     let Some(subscription) = subscription(look, key)? else { return Ok(Behind::default()) };
     let reader = look.reader;
     let types: Vec<TypeName> = subscription.accepted_types().iter().cloned().collect();
     let mut counted = 0;
-    for head in reader.sources()? {
-        if !subscription.includes(&head.source) {
-            continue;
-        }
+    for head in heads.included(&subscription) {
         let start = start(reader, key, &head.source, subscription.replay())?;
         if start.after >= head.sequence {
             continue;
@@ -109,6 +106,44 @@ pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey) -> Result<Behind, Failu
     Ok(Behind { events: counted, at_least: false })
 }
 
+/// Holds where every source stands, so that a consumer finds its own among thousands.
+#[derive(Debug, Default)]
+pub(crate) struct Heads {
+    by_source: BTreeMap<SourceId, SourceHead>,
+    by_kind: BTreeMap<String, Vec<SourceId>>,
+}
+
+impl Heads {
+    /// Reads them once.
+    ///
+    /// # Errors
+    /// [`Failure`] if the log cannot be read.
+    pub(crate) fn read(reader: &Reader) -> Result<Self, Failure> {
+        let mut heads = Self::default();
+        for head in reader.sources()? {
+            heads.by_kind.entry(head.source.kind().to_owned()).or_default().push(head.source.clone());
+            heads.by_source.insert(head.source.clone(), head);
+        }
+        Ok(heads)
+    }
+
+    /// Returns the last sequence of a source.
+    pub(crate) fn sequence(&self, source: &SourceId) -> Option<u64> {
+        self.by_source.get(source).map(|head| head.sequence)
+    }
+
+    /// Returns the sources that a subscription includes.
+    fn included(&self, subscription: &Subscription) -> Vec<&SourceHead> {
+        if subscription.sources().is_empty() && subscription.kinds().is_empty() {
+            return self.by_source.values().filter(|head| subscription.includes(&head.source)).collect();
+        }
+        let kinds = subscription.kinds().iter().filter_map(|kind| self.by_kind.get(kind)).flatten();
+        let named: BTreeSet<&SourceId> = subscription.sources().iter().chain(kinds).collect();
+        let found = named.into_iter().filter_map(|source| self.by_source.get(source));
+        found.filter(|head| subscription.includes(&head.source)).collect()
+    }
+}
+
 /// Says behind which event a consumer's work on a source begins.
 struct Start {
     /// Behind this place of the source …
@@ -117,12 +152,7 @@ struct Start {
     position: u64,
 }
 
-fn start(
-    reader: &Reader,
-    key: &ConsumerKey,
-    source: &thoughtstream_domain::id::SourceId,
-    replay: Replay,
-) -> Result<Start, Failure> {
+fn start(reader: &Reader, key: &ConsumerKey, source: &SourceId, replay: Replay) -> Result<Start, Failure> {
     if let Some(progress) = reader.progress_row(key, source)? {
         return Ok(Start { after: progress, position: 0 });
     }

@@ -12,7 +12,7 @@ use thoughtstream_domain::payload::system::DeclarationsLoaded;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
-use super::behind::{Behind, behind};
+use super::behind::{Behind, Heads, behind};
 use super::{Look, tree};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -178,8 +178,7 @@ pub fn list(look: &Look<'_>, states: &[String]) -> Result<Vec<Consumer>, Failure
     let wanted = State::parse_all(states)?;
     let enabled = enabled(look.reader)?;
     let controls: BTreeMap<ConsumerId, Control> = look.reader.controls()?.into_iter().collect();
-    let heads: BTreeMap<SourceId, u64> =
-        look.reader.sources()?.into_iter().map(|head| (head.source, head.sequence)).collect();
+    let heads = Heads::read(look.reader)?;
     let mut known: BTreeSet<ConsumerKey> = look.reader.consumers().into_iter().collect();
     known.extend(look.reader.registered_all()?.into_iter().map(|registered| registered.consumer));
     known.extend(enabled.iter().flatten().cloned());
@@ -219,15 +218,15 @@ fn one(
     key: ConsumerKey,
     enabled: bool,
     control: &Control,
-    heads: &BTreeMap<SourceId, u64>,
+    heads: &Heads,
 ) -> Result<Consumer, Failure> {
     let unsettled = look.reader.unsettled(&key, 0, UNSETTLED_MAX)?;
     let progress = look.reader.progress_all(&key)?;
     let sources = progress.into_iter().map(|(source, progress)| {
-        let head = heads.get(&source).copied().unwrap_or(progress);
+        let head = heads.sequence(&source).unwrap_or(progress);
         Standing { source, progress, head }
     });
-    let behind = if enabled { behind(look, &key)? } else { Behind::default() };
+    let behind = if enabled { behind(look, &key, heads)? } else { Behind::default() };
     let latest = look.reader.runs_before(&key, None, LATEST_RUNS)?;
     let last = latest.iter().filter_map(|run| {
         let (state, at) = (run.state.as_str().to_owned(), run.ended_at?);
