@@ -47,6 +47,8 @@ pub struct ServiceDesk {
     pub data: PathBuf,
     /// Ends answers that would never end by themselves.
     pub closing: CancellationToken,
+    /// Is cancelled once the service has come up.
+    pub ready: CancellationToken,
     /// Asks the process to drain and stop.
     pub stop: CancellationToken,
 }
@@ -96,7 +98,8 @@ fn bug(what: &str) -> Failure {
 
 impl ServiceDesk {
     async fn live(&self) -> Result<Live, Failure> {
-        live_of(&self.service, self.since).await
+        let live = live_of(&self.service, self.since).await?;
+        Ok(Live { starting: !self.ready.is_cancelled(), ..live })
     }
 
     async fn ask(&self, ask: Ask, reply: Reply) -> Result<Exit, Failure> {
@@ -122,7 +125,10 @@ impl ServiceDesk {
         let mut head = self.service.head();
         let (mut last, mut sent) = (Value::Null, Instant::now());
         loop {
+            let begun = Instant::now();
             let picture = self.picture().await?;
+            // Drawing thousands of consumers takes a while: a watcher gets a fifth of one processor at most.
+            let pause = WATCH_PAUSE.max(begun.elapsed() * 4);
             if picture != last || sent.elapsed() >= WATCH_AT_LEAST {
                 reply.item(picture.clone()).await.map_err(gone)?;
                 (last, sent) = (picture, Instant::now());
@@ -131,7 +137,7 @@ impl ServiceDesk {
                 () = self.closing.cancelled() => return Ok(Exit::Done),
                 () = reply.gone() => return Ok(Exit::Done),
                 // Not every change of an actor is a commit, so nothing is waited for without end.
-                _ = timeout(WATCH_PAUSE * 2, head.changed()) => sleep(WATCH_PAUSE).await,
+                _ = timeout(pause * 2, head.changed()) => sleep(pause).await,
             }
         }
     }
@@ -326,7 +332,14 @@ pub(crate) async fn live_of(service: &ServiceHandle, since: Timestamp) -> Result
         LogState::Unwritable { code, since } => Some(Unwritable { code: code.clone(), since: Some(*since) }),
         LogState::Damaged { what } => Some(Unwritable { code: format!("damaged: {what}"), since: None }),
     };
-    Ok(Live { pid: std::process::id(), since, paused: service.is_paused(), unwritable, tree })
+    Ok(Live {
+        pid: std::process::id(),
+        since,
+        starting: false,
+        paused: service.is_paused(),
+        unwritable,
+        tree,
+    })
 }
 
 fn stuck() -> Failure {

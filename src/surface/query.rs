@@ -34,6 +34,8 @@ pub struct Live {
     pub pid: u32,
     /// Since when it runs.
     pub since: Timestamp,
+    /// Whether it is still coming up.
+    pub starting: bool,
     /// Whether it was started with `--paused`.
     pub paused: bool,
     /// Why the log cannot be written at the moment, if so.

@@ -81,6 +81,15 @@ pub fn run(session: &Session, how: How) -> Result<Exit, Failure> {
     exit
 }
 
+/// What the doors and the process tell each other.
+#[derive(Debug, Clone, Default)]
+struct Told {
+    /// The service has come up.
+    ready: CancellationToken,
+    /// Somebody asked it to stop.
+    stop: CancellationToken,
+}
+
 /// Becomes the owner of the data directory.
 fn own(data: &Path) -> Result<OwnerLock, Failure> {
     let begun = Instant::now();
@@ -115,9 +124,10 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     let places = &session.places;
     let drain = Duration::from_millis(loaded.config.drain_ms);
     let doors = open_doors(&places.data)?;
-    let stop = CancellationToken::new();
-    let service = Service::start(arguments(session, how, &loaded, Arc::clone(&doors), stop.clone())?);
+    let told = Told::default();
+    let service = Service::start(arguments(session, how, &loaded, Arc::clone(&doors), told.clone())?);
     let service = service.await.map_err(|error| start_failure(&error))?;
+    told.ready.cancel();
     let enabled = loaded.set.enabled().count();
     tracing::info!(
         pid = std::process::id(),
@@ -130,7 +140,7 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     tell(notify::ready());
     tell(notify::status(&format!("{enabled} consumers, {} folders", loaded.config.folders.len())));
     let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
-    let outcome = signals::until_the_end(&service, stop, drain).await;
+    let outcome = signals::until_the_end(&service, told.stop, drain).await;
     watchdog.abort();
     // Actors that were left behind may still hold them.
     doors.close();
@@ -165,7 +175,7 @@ fn arguments(
     how: How,
     loaded: &Loaded,
     doors: Arc<Doors>,
-    stop: CancellationToken,
+    told: Told,
 ) -> Result<ServiceArgs, Failure> {
     let data = session.places.data.clone();
     let (since, our_uid, desk_data) = (now(), nix::unistd::geteuid().as_raw(), data.clone());
@@ -176,7 +186,8 @@ fn arguments(
             since,
             data: desk_data.clone(),
             closing,
-            stop: stop.clone(),
+            ready: told.ready.clone(),
+            stop: told.stop.clone(),
         })]
     };
     Ok(ServiceArgs {

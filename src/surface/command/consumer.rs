@@ -102,12 +102,11 @@ pub(super) fn reason(text: &str) -> Result<String, String> {
 /// # Errors
 /// [`Failure`] as each says.
 pub fn run(command: ConsumerCommand, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let now = session.now();
     let operate = |operate: Operate, out: &mut Out| operating::operate(session, operate, out);
     match command {
         ConsumerCommand::List(ListArgs { states }) => {
             asking::list(session, Ask::Consumers { states }, out, |consumers: &[Consumer]| {
-                render::consumers::list(consumers, now)
+                render::consumers::list(consumers, session.now())
             })
         }
         ConsumerCommand::Explain(ExplainArgs { consumer, event }) => {

@@ -119,13 +119,13 @@ pub struct IdArgs {
 /// # Errors
 /// [`Failure`] as each says.
 pub fn run(command: EventCommand, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let now = session.now();
     match command {
         EventCommand::Append(args) => append(args, session, out),
         EventCommand::List(args) => {
             let newest = args.filter.after.is_none();
             let filter = filter(args.filter, args.limit, newest);
-            let mut show = Show::new(out, session.json, |event: Value| render::events::row(&event, now));
+            let mut show =
+                Show::new(out, session.json, |event: Value| render::events::row(&event, session.now()));
             let exit = asking::ask(session, Ask::Events(filter), &mut show)?;
             if show.shown() == 0 && !session.json {
                 out.line("no events")?;
@@ -137,7 +137,7 @@ pub fn run(command: EventCommand, session: &Session, out: &mut Out) -> Result<Ex
         }
         EventCommand::Lineage(IdArgs { id }) => {
             asking::one(session, Ask::Lineage { id }, out, |lineage: Lineage| {
-                render::events::lineage(&lineage, now)
+                render::events::lineage(&lineage, session.now())
             })
         }
         EventCommand::Tail(args) => tail(args, session, out),

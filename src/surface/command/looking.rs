@@ -47,8 +47,9 @@ pub fn tree(args: &TreeArgs, session: &Session, out: &mut Out) -> Result<Exit, F
     if args.watch {
         return watch(session, out);
     }
-    let now = session.now();
-    asking::one(session, Ask::Tree { watch: false }, out, |node: Node| render::tree::tree(&node, now))
+    asking::one(session, Ask::Tree { watch: false }, out, |node: Node| {
+        render::tree::tree(&node, session.now())
+    })
 }
 
 fn watch(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
@@ -67,9 +68,8 @@ fn watch(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
 /// # Errors
 /// [`Failure`] as the answer says.
 pub fn status(args: StatusArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let now = session.now();
     asking::one(session, Ask::Status { states: args.states }, out, |status: Status| {
-        render::status::status(&status, now)
+        render::status::status(&status, session.now())
     })
 }
 
@@ -78,8 +78,7 @@ pub fn status(args: StatusArgs, session: &Session, out: &mut Out) -> Result<Exit
 /// # Errors
 /// [`Failure`] as the answer says.
 pub fn inbox(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let now = session.now();
-    asking::list(session, Ask::Inbox, out, |waiting: &[Waiting]| render::inbox::inbox(waiting, now))
+    asking::list(session, Ask::Inbox, out, |waiting: &[Waiting]| render::inbox::inbox(waiting, session.now()))
 }
 
 /// Shows what blocks a thing.
@@ -87,6 +86,5 @@ pub fn inbox(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
 /// # Errors
 /// [`Failure`] as the answer says.
 pub fn why(args: WhyArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let now = session.now();
-    asking::one(session, Ask::Why { id: args.id }, out, |why: Why| render::why::why(&why, now))
+    asking::one(session, Ask::Why { id: args.id }, out, |why: Why| render::why::why(&why, session.now()))
 }

@@ -50,14 +50,17 @@ pub struct ShowArgs {
 /// # Errors
 /// [`Failure`] as the answer says.
 pub fn run(command: RunCommand, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let now = session.now();
     match command {
         RunCommand::List(ListArgs { consumer, source, states, limit }) => {
             let filter = RunFilter { consumer, source, states, limit };
-            asking::list(session, Ask::Runs(filter), out, |runs: &[RunRow]| render::runs::list(runs, now))
+            asking::list(session, Ask::Runs(filter), out, |runs: &[RunRow]| {
+                render::runs::list(runs, session.now())
+            })
         }
         RunCommand::Show(ShowArgs { id }) => {
-            asking::one(session, Ask::Run { id }, out, |report: RunReport| render::runs::report(&report, now))
+            asking::one(session, Ask::Run { id }, out, |report: RunReport| {
+                render::runs::report(&report, session.now())
+            })
         }
     }
 }

@@ -35,11 +35,10 @@ pub struct IdArgs {
 /// # Errors
 /// [`Failure`] as each says.
 pub fn run(command: SourceCommand, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let now = session.now();
     match command {
-        SourceCommand::List => {
-            asking::list(session, Ask::Sources, out, |rows: &[SourceRow]| render::sources::list(rows, now))
-        }
+        SourceCommand::List => asking::list(session, Ask::Sources, out, |rows: &[SourceRow]| {
+            render::sources::list(rows, session.now())
+        }),
         SourceCommand::Look(IdArgs { source }) => {
             operating::operate(session, Operate::LookAt { source }, out)
         }

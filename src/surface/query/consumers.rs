@@ -176,6 +176,20 @@ pub struct Standing {
 /// [`Failure`] if a state is not known or the log cannot be read.
 pub fn list(look: &Look<'_>, states: &[String]) -> Result<Vec<Consumer>, Failure> {
     let wanted = State::parse_all(states)?;
+    let mut all = those(look, |_| true)?;
+    all.retain(|consumer| wanted.is_empty() || wanted.contains(&consumer.state));
+    Ok(all)
+}
+
+/// Returns the versions of one consumer.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub(crate) fn versions(look: &Look<'_>, id: &ConsumerId) -> Result<Vec<Consumer>, Failure> {
+    those(look, |key| key.id == *id)
+}
+
+fn those(look: &Look<'_>, wanted: impl Fn(&ConsumerKey) -> bool) -> Result<Vec<Consumer>, Failure> {
     let enabled = enabled(look.reader)?;
     let controls: BTreeMap<ConsumerId, Control> = look.reader.controls()?.into_iter().collect();
     let heads = Heads::read(look.reader)?;
@@ -183,13 +197,10 @@ pub fn list(look: &Look<'_>, states: &[String]) -> Result<Vec<Consumer>, Failure
     known.extend(look.reader.registered_all()?.into_iter().map(|registered| registered.consumer));
     known.extend(enabled.iter().flatten().cloned());
     let mut found = Vec::new();
-    for key in known {
+    for key in known.into_iter().filter(wanted) {
         let on = enabled.as_ref().is_none_or(|enabled| enabled.contains(&key));
         let control = controls.get(&key.id).cloned().unwrap_or_default();
-        let consumer = one(look, key, on, &control, &heads)?;
-        if wanted.is_empty() || wanted.contains(&consumer.state) {
-            found.push(consumer);
-        }
+        found.push(one(look, key, on, &control, &heads)?);
     }
     Ok(found)
 }

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::time::Timestamp;
 
-use super::Look;
 use super::consumers::{self, Consumer};
 use super::inbox;
+use super::{Live, Look};
 use crate::failure::Failure;
 
 /// Is the state of everything at a glance.
@@ -28,7 +28,7 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Service {
-    /// `running`, `paused` or `down`.
+    /// `starting`, `running`, `paused` or `down`.
     pub state: String,
     /// Its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub fn status(look: &Look<'_>, states: &[String]) -> Result<Status, Failure> {
     let events = look.reader.last_position()?;
     let last = if events == 0 { None } else { look.reader.event_at(events)? };
     let service = look.live.map_or_else(down, |live| Service {
-        state: if live.paused { "paused" } else { "running" }.to_owned(),
+        state: state(live).to_owned(),
         pid: Some(live.pid),
         since: Some(live.since),
         unwritable: live.unwritable.as_ref().map(|unwritable| unwritable.code.clone()),
@@ -78,6 +78,14 @@ pub fn status(look: &Look<'_>, states: &[String]) -> Result<Status, Failure> {
         open: look.reader.open_attempts(None)?.len(),
         consumers: consumers::list(look, states)?,
     })
+}
+
+const fn state(live: &Live) -> &'static str {
+    match (live.starting, live.paused) {
+        (true, _) => "starting",
+        (false, true) => "paused",
+        (false, false) => "running",
+    }
 }
 
 fn down() -> Service {

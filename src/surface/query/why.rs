@@ -232,10 +232,8 @@ fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {
 }
 
 fn of_consumer(look: &Look<'_>, id: &ConsumerId, asked: &str) -> Result<Why, Failure> {
-    let all = consumers::list(look, &[])?;
-    let matching = |consumer: &&Consumer| {
-        consumer.consumer.id == *id && (asked == id.as_str() || consumer.consumer.to_string() == asked)
-    };
+    let all = consumers::versions(look, id)?;
+    let matching = |consumer: &&Consumer| asked == id.as_str() || consumer.consumer.to_string() == asked;
     // The version that is enabled, else the newest.
     let found = all.iter().filter(matching).max_by_key(|c| (c.state != State::Disabled, c.consumer.version));
     let consumer = found.ok_or_else(|| unknown("consumer", &asked))?;
