@@ -102,3 +102,20 @@ fn an_erased_payload_is_gone_and_the_log_still_whole() {
     assert!(shown["redacted"] == true && shown["payload"].is_null());
     world.thought(&["verify"]).expect(0);
 }
+
+#[test]
+fn upkeep_changes_nothing_that_happened_and_needs_the_log_alone() {
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n").unwrap();
+    let running = world.serve(&[]);
+    world.until_idle();
+    for command in ["compact", "rebuild"] {
+        assert!(world.thought(&[command]).expect(1).stderr.contains("thought stop"));
+    }
+    assert_eq!(running.stop(), 0);
+    let before = world.thought(&["verify", "--json"]).expect(0).json();
+    for command in ["compact", "rebuild"] {
+        world.thought(&[command]).expect(0);
+        assert_eq!(world.thought(&["verify", "--json"]).expect(0).json(), before);
+    }
+}

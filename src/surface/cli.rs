@@ -94,6 +94,10 @@ pub enum Command {
     Import(command::copying::FromArgs),
     /// Check that nothing in the log is missing, doubled or changed; name the first bad row
     Verify(command::verify::VerifyArgs),
+    /// Give the space that the log no longer uses back to the disk, while no service runs
+    Compact,
+    /// Build every index of the log anew from its events, while no service runs
+    Rebuild,
     /// Work with declarations of consumers
     #[command(subcommand)]
     Declaration(command::declaration::DeclarationCommand),
@@ -154,6 +158,8 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Restore(args) => command::copying::restored(&args, &session()?, out),
         Command::Import(args) => command::copying::imported(&args, &session()?, out),
         Command::Verify(args) => command::verify::run(args, &session()?, out),
+        Command::Compact => command::upkeep::compact(&session()?, out),
+        Command::Rebuild => command::upkeep::rebuild(&session()?, out),
         Command::Declaration(args) => command::declaration::run(args, &session()?, out),
         Command::Bench(args) => command::bench::run(&args, &session()?, out),
         Command::Completions(args) => command::manual::completions(&args, out),

@@ -16,4 +16,5 @@ pub mod rehearsal;
 pub mod run;
 pub mod serve;
 pub mod source;
+pub mod upkeep;
 pub mod verify;
