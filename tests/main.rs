@@ -8,5 +8,6 @@ mod cli_doctor;
 mod cli_events;
 mod cli_first_steps;
 mod cli_service;
+mod cli_trouble;
 mod cli_world;
 mod tidy;

@@ -10,6 +10,10 @@ use crate::failure::Failure;
 use crate::serve::{self, How};
 use crate::session::Session;
 
+/// Our own crates say what happens; of the others only errors, and nothing of the watcher, which names paths.
+const OURS: &str = "error,notify=off,thoughtstream_surface=info,thoughtstream_actors=info,\
+                    thoughtstream_store=info,thoughtstream_channels=info,thoughtstream_effects=info";
+
 /// Says how the service is started.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -41,7 +45,7 @@ pub fn run(args: &ServeArgs, session: &Session) -> Result<Exit, Failure> {
 
 /// Starts the log of this process: codes, counts and ids, never content. `THOUGHTSTREAM_LOG` filters it.
 pub(crate) fn log_to_stderr(form: LogForm) {
-    let filter = EnvFilter::try_from_env("THOUGHTSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("THOUGHTSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(OURS));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match form {
         LogForm::Json => builder.json().try_init(),
