@@ -10,6 +10,7 @@
 //!
 //! Adding an actor is one file and one [`ChildSpec`] in [`Service::start`].
 
+mod handover;
 mod ledger;
 mod operate;
 mod reload;
@@ -59,6 +60,9 @@ pub type Load = Arc<dyn Fn() -> Result<Loaded, Vec<Problem>> + Send + Sync>;
 /// Turns declarations into what consumers run; a test or a benchmark puts runners of its own in.
 pub type Compile = Arc<dyn Fn(&DeclarationSet) -> Vec<ConsumerSpec> + Send + Sync>;
 
+/// Makes the children that a caller adds, once there is a handle to give them.
+pub type Extra = Box<dyn FnOnce(&ServiceHandle) -> Vec<ChildSpec> + Send>;
+
 /// Is what a service is started with.
 pub struct ServiceArgs {
     /// The data directory; the caller holds its owner lock.
@@ -82,7 +86,7 @@ pub struct ServiceArgs {
     /// The program's version, for the log.
     pub program: String,
     /// Children that the caller adds: they are given the handle and stopped first.
-    pub extra: Box<dyn FnOnce(&ServiceHandle) -> Vec<ChildSpec> + Send>,
+    pub extra: Extra,
 }
 
 /// Compiles the enabled declarations of a set.

@@ -2,8 +2,11 @@
 //!
 //! A bounded sample runs each time; `THOUGHT_CHAOS_KILLS` asks for more. `THOUGHT_CHAOS_SEED` replays one seed.
 
-use thoughtstream_testkit::chaos::schedule::{Schedule, whole_cast};
-use thoughtstream_testkit::chaos::stage::Stage;
+use std::time::Duration;
+
+use thoughtstream_actors::killpoint::{KillAction, KillPoint, Trap};
+use thoughtstream_testkit::chaos::schedule::{Schedule, every_trap, whole_cast};
+use thoughtstream_testkit::chaos::stage::{FOLDER, Stage, note};
 use thoughtstream_testkit::chaos::{seeds, setting};
 
 /// Deeds of one run.
@@ -22,8 +25,55 @@ async fn run(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_dies_nothing_is_lost_and_nothing_is_done_twice() {
-    let runs = setting("THOUGHT_CHAOS_KILLS").map_or(3, |kills| kills / 4);
+    let runs = setting("THOUGHT_CHAOS_KILLS").map_or(4, |kills| kills / 4);
     for seed in seeds(1, runs) {
         run(seed).await;
     }
+}
+
+/// Does what makes somebody pass a point.
+async fn provoke(stage: &Stage, point: KillPoint, turn: u64) {
+    let name = point.as_str();
+    let notes = if name.starts_with("progress.") { 260 } else { 2 };
+    let notes: Vec<_> = (0..notes).map(|n| note("notes:a", &format!("{turn}/{n}"), "text", None)).collect();
+    if name.starts_with("recovery.") {
+        let held = Trap::new(KillPoint::RunnerInside, KillAction::Hold).of("thoughtstream/consumers/two");
+        let held = stage.points.arm(held).expect("a rehearsal");
+        stage.append_all(&notes).await;
+        stage.points.sprung(held).await;
+        stage.handle().kill("consumers/two").expect("it runs");
+        stage.points.disarm(held);
+        return;
+    }
+    let file = stage.folder().join("file.md");
+    std::fs::write(file, format!("# {turn}\n")).expect("the folder is ours");
+    stage.handle().look_at(FOLDER).ok();
+    stage.append_all(&notes).await;
+}
+
+/// Sets each trap once, sees somebody run into it, and lets everything recover.
+async fn spring_every_trap(parts: &[&'static str], meant: impl Fn(KillPoint) -> bool) {
+    let mut stage = Stage::new("", parts, true);
+    stage.start().await;
+    let traps = every_trap().into_iter().filter(|trap| meant(trap.point));
+    for (trap, turn) in traps.zip(1..) {
+        stage.context = format!("{trap:?}");
+        stage.come_to_rest().await;
+        let id = stage.points.arm(trap.clone()).expect("a rehearsal");
+        provoke(&stage, trap.point, turn).await;
+        let sprung = tokio::time::timeout(Duration::from_secs(30), stage.points.sprung(id)).await;
+        assert!(sprung.is_ok(), "nobody ran into {trap:?}");
+        stage.come_to_rest().await;
+    }
+    stage.judge().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_point_may_end_its_actor_in_every_way() {
+    spring_every_trap(&["two", "files"], |point| !point.as_str().starts_with("progress.")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_past_what_does_not_match_survives_every_end() {
+    spring_every_trap(&["rare"], |point| point.as_str().starts_with("progress.")).await;
 }

@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use thoughtstream_domain::commit::{Commit, ExecutionKey, Precondition, Refusal, Registered, Row, Verdict};
-use thoughtstream_domain::declaration::{VersionChange, check_registered};
+use thoughtstream_domain::commit::{Refusal, Registered, Verdict};
+use thoughtstream_domain::declaration::check_registered;
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
-use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey};
 use thoughtstream_domain::payload::system::DeclarationsLoaded;
 use thoughtstream_domain::registry::Registry;
-use thoughtstream_domain::subscription::Replay;
-use thoughtstream_domain::time::Timestamp;
 use thoughtstream_domain::yaml::Problem;
-use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError};
+use thoughtstream_store::RowError;
 
+use super::handover::handover;
 use super::{Enabled, Loaded, ServiceHandle};
 use crate::address::Address;
 use crate::consumer::{Consumer, ConsumerArgs, ConsumerMessage, ConsumerSpec};
@@ -166,7 +164,8 @@ impl ServiceHandle {
     ) -> Result<(), ReloadError> {
         let now = self.0.clock.now();
         let (reader, specs, before) = (self.reader(), coming.to_vec(), registered.to_vec());
-        let mut commit = blocking(move || handover(&reader, &specs, &before, now)).await?;
+        let incarnation = self.0.incarnation;
+        let mut commit = blocking(move || handover(&reader, &specs, &before, incarnation, now)).await?;
         let enabled: Vec<ConsumerKey> =
             (self.0.compile)(&loaded.declarations).into_iter().map(|s| s.key).collect();
         let set = set_fingerprint(loaded);
@@ -281,93 +280,6 @@ async fn recover(recoverer: Recoverer, key: ConsumerKey, report: ExitReport) -> 
         Err(RecoveryError::Unwritable) => Recovery::Later(LOG_UNWRITABLE),
         Err(RecoveryError::Unreadable) => Recovery::Failed(LOG_UNREADABLE),
         Err(RecoveryError::Fault(fault)) => Recovery::Failed(fault.0),
-    }
-}
-
-/// Works out the rows of every version that is enabled for the first time.
-fn handover(
-    reader: &Reader,
-    coming: &[Arc<ConsumerSpec>],
-    registered: &[Registered],
-    now: Timestamp,
-) -> Result<Commit, RowError> {
-    let mut commit = Commit::default();
-    let position = reader.last_position()?;
-    for spec in coming {
-        if registered.iter().any(|r| r.consumer == spec.key) {
-            continue;
-        }
-        let row = Registered {
-            consumer: spec.key.clone(),
-            fingerprint: spec.fingerprint,
-            canonical: spec.canonical.clone(),
-            position,
-            at: now,
-        };
-        commit.rows.push(Row::Declaration(row));
-        let versions = registered.iter().map(|r| &r.consumer).filter(|key| key.id == spec.key.id);
-        let before = versions.filter(|key| key.version < spec.key.version).max();
-        if let Some(before) = before {
-            commit.preconditions.push(Precondition::NoOpenAttempt(before.clone()));
-            supersede(reader, before, now, &mut commit)?;
-        }
-        for head in reader.sources()? {
-            if !spec.includes(&head.source) {
-                continue;
-            }
-            let sequence = start(reader, spec, before, &head.source, head.sequence)?;
-            if sequence > 0 {
-                let (consumer, source) = (spec.key.clone(), head.source);
-                commit.rows.push(Row::SetProgress { consumer, source, sequence });
-            }
-        }
-    }
-    Ok(commit)
-}
-
-/// Returns where a version starts on a source.
-fn start(
-    reader: &Reader,
-    spec: &ConsumerSpec,
-    before: Option<&ConsumerKey>,
-    source: &SourceId,
-    head: u64,
-) -> Result<u64, RowError> {
-    let before = match (&spec.on_version_change, before) {
-        (VersionChange::New, _) | (_, None) => None,
-        (VersionChange::Replay(sources), Some(_)) if sources.contains(source) => return Ok(0),
-        (VersionChange::Replay(_) | VersionChange::Preserve, Some(before)) => Some(before),
-    };
-    if let Some(progress) = before.map(|before| reader.progress_row(before, source)).transpose()?.flatten() {
-        return Ok(progress);
-    }
-    Ok(match spec.subscription.replay() {
-        Replay::Beginning => 0,
-        Replay::Now => head,
-        Replay::Sequence(sequence) => sequence.saturating_sub(1).min(head),
-    })
-}
-
-/// Closes what the version before left unsettled: the new version begins those events anew.
-fn supersede(
-    reader: &Reader,
-    before: &ConsumerKey,
-    now: Timestamp,
-    commit: &mut Commit,
-) -> Result<(), RowError> {
-    let mut after = 0;
-    loop {
-        let page: Vec<Execution> = reader.unsettled(before, after, PAGE_ROWS_MAX)?;
-        let Some(last) = page.last() else { return Ok(()) };
-        after = last.position();
-        for mut execution in page {
-            let key = ExecutionKey { consumer: before.clone(), position: execution.position() };
-            let (status, attempts) = (execution.state.status(), execution.attempts);
-            commit.preconditions.push(Precondition::ExecutionIs { key, status, attempts });
-            execution.state = ExecutionState::Closed { how: Closure::Superseded };
-            execution.since = now;
-            commit.rows.push(Row::Execution(execution));
-        }
     }
 }
 

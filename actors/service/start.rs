@@ -13,7 +13,7 @@ use thoughtstream_store::{OpenError, Reader, RowError, Store, TypesError};
 use tokio::time::Instant;
 
 use super::ledger::StoreLedger;
-use super::{Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared};
+use super::{Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared};
 use crate::address::Address;
 use crate::log::{LogError, LogHandle, LogState, LogWriter, WriterArgs};
 use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec};
@@ -60,6 +60,52 @@ pub enum StartError {
     Reload(#[from] ReloadError),
 }
 
+/// Is a store that was opened, with what is left of the arguments.
+struct Opened {
+    handle: ServiceHandle,
+    clean: Option<bool>,
+    producers: Vec<ProducerSpec>,
+    program: String,
+    extra: Extra,
+}
+
+/// Opens the store and makes what everybody shares.
+fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Result<Opened, StartError> {
+    let mut store = match args.disk {
+        Some(disk) => Store::open_on(disk, args.options)?,
+        None => Store::open(&args.data, args.options)?,
+    };
+    store.writer.set_types(loaded.registry.hashes())?;
+    let incarnation = store.writer.incarnation();
+    let reader = store.reader.clone();
+    let clean = stopped_in_order(&reader)?;
+    let head = reader.last_position()?;
+    let ledger = StoreLedger::new(store.writer, reader.clone(), Arc::clone(&args.clock), head);
+    let handle = ServiceHandle(Arc::new(Shared {
+        log: LogHandle::new(head),
+        reader,
+        clock: args.clock,
+        points: args.points,
+        incarnation,
+        cautious: clean == Some(false),
+        paused: args.paused,
+        load: args.load,
+        compile: args.compile,
+        consumers: consumers.handle(),
+        enabled: std::sync::RwLock::default(),
+        loaded: std::sync::RwLock::new(Loaded {
+            declarations: thoughtstream_domain::declaration::DeclarationSet::default(),
+            registry: Arc::clone(&loaded.registry),
+        }),
+        producers: std::sync::RwLock::default(),
+        ledger: Arc::new(Mutex::new(ledger)),
+        turn: tokio::sync::Mutex::default(),
+        root: std::sync::OnceLock::new(),
+    }));
+    let ServiceArgs { producers, program, extra, .. } = args;
+    Ok(Opened { handle, clean, producers, program, extra })
+}
+
 impl Service {
     /// Starts the service: when this returns, everything an earlier one left open is closed and every enabled
     /// consumer is declared to its supervisor.
@@ -67,59 +113,15 @@ impl Service {
     /// # Errors
     /// [`StartError`]; nothing runs then.
     pub async fn start(args: ServiceArgs) -> Result<Self, StartError> {
-        let ServiceArgs {
-            data,
-            disk,
-            options,
-            load,
-            compile,
-            producers,
-            paused,
-            points,
-            clock,
-            program,
-            extra,
-        } = args;
-        let loaded = load().map_err(StartError::Problems)?;
-        let mut store = match disk {
-            Some(disk) => Store::open_on(disk, options)?,
-            None => Store::open(&data, options)?,
-        };
-        store.writer.set_types(loaded.registry.hashes())?;
-        let incarnation = store.writer.incarnation();
-        let reader = store.reader.clone();
-        let clean = stopped_in_order(&reader)?;
-        let head = reader.last_position()?;
-        let log = LogHandle::new(head);
-        let ledger = StoreLedger::new(store.writer, reader.clone(), Arc::clone(&clock), head);
-        let ledger = Arc::new(Mutex::new(ledger));
+        let loaded = (args.load)().map_err(StartError::Problems)?;
         let consumers = SupervisorSpec::pool(ChildName::fixed("consumers"));
-        let handle = ServiceHandle(Arc::new(Shared {
-            log: log.clone(),
-            reader: reader.clone(),
-            clock: Arc::clone(&clock),
-            points,
-            incarnation,
-            cautious: clean == Some(false),
-            paused,
-            load,
-            compile,
-            consumers: consumers.handle(),
-            enabled: std::sync::RwLock::default(),
-            loaded: std::sync::RwLock::new(Loaded {
-                declarations: thoughtstream_domain::declaration::DeclarationSet::default(),
-                registry: Arc::clone(&loaded.registry),
-            }),
-            producers: std::sync::RwLock::default(),
-            ledger,
-            turn: tokio::sync::Mutex::default(),
-            root: std::sync::OnceLock::new(),
-        }));
+        let Opened { handle, clean, producers, program, extra } = open(args, &loaded, &consumers)?;
         let (notices, received) = NoticeQueue::new(NoticeQueue::CAPACITY);
+        let incarnation = handle.0.incarnation;
         let scribe = ScribeArgs {
             notices: Arc::new(tokio::sync::Mutex::new(received)),
-            log: log.clone(),
-            reader,
+            log: handle.0.log.clone(),
+            reader: handle.reader(),
             incarnation,
             status: Arc::default(),
         };

@@ -27,6 +27,12 @@ use crate::time::Timestamp;
 /// The revision of this program's own runner, bound into every lifecycle event.
 pub const EXECUTION_ADAPTER_REVISION: &str = "deterministic-v1";
 
+/// Why an execution waits that was fixed and not written down yet.
+const NEW: &str = "new";
+
+/// Why an execution waits that a new version found between others that were settled.
+const IN_LINE: &str = "handed-over";
+
 /// Is one trigger of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -147,6 +153,8 @@ pub enum Closure {
     Skipped,
     /// A new version of the declaration took over.
     Superseded,
+    /// The version before had settled it already, above the progress that was handed over.
+    Inherited,
 }
 
 /// Is what an attempt's commits need to know besides the log: the declaration's identity and the time.
@@ -197,9 +205,22 @@ impl Execution {
             privacy,
             attempts: 0,
             failures: 0,
-            state: ExecutionState::Waiting { at: frame.now, code: "new".to_owned() },
+            state: ExecutionState::Waiting { at: frame.now, code: NEW.to_owned() },
             since: frame.now,
         }
+    }
+
+    /// Makes an execution that was just fixed one that may be written down before its first attempt: it waits
+    /// for it like any other.
+    pub fn put_in_line(&mut self) {
+        if let ExecutionState::Waiting { code, .. } = &mut self.state {
+            IN_LINE.clone_into(code);
+        }
+    }
+
+    /// Says whether the log has nothing of it yet.
+    fn is_new(&self) -> bool {
+        self.attempts == 0 && matches!(&self.state, ExecutionState::Waiting { code, .. } if code == NEW)
     }
 
     /// Returns the position of the first trigger, which orders executions and finds them.
@@ -299,7 +320,7 @@ impl Execution {
     /// Returns what must hold before the next attempt opens: `previous` is the matching event before the
     /// first trigger (0 for none), needed for a first attempt only.
     fn may_open(&self, previous: u64) -> Vec<Precondition> {
-        if self.attempts == 0 {
+        if self.is_new() {
             let (consumer, source) = (self.consumer.clone(), self.source.clone());
             let sequences = self.triggers.iter().map(|t| t.sequence).collect();
             return vec![

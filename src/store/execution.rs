@@ -11,13 +11,14 @@ use crate::codec::{Cursor, Malformed, put_bytes, put_number, put_signed};
 /// The version of both forms written now.
 const VERSION: u8 = 1;
 
-const CLOSURES: [Closure; 6] = [
+const CLOSURES: [Closure; 7] = [
     Closure::Completed,
     Closure::Failed,
     Closure::Blocked,
     Closure::Abandoned,
     Closure::Skipped,
     Closure::Superseded,
+    Closure::Inherited,
 ];
 
 fn closure_code(how: Closure) -> u8 {
@@ -28,6 +29,7 @@ fn closure_code(how: Closure) -> u8 {
         Closure::Abandoned => 3,
         Closure::Skipped => 4,
         Closure::Superseded => 5,
+        Closure::Inherited => 6,
     }
 }
 

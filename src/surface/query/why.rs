@@ -134,6 +134,9 @@ fn closed(how: Closure, consumer: &ConsumerKey, attempts: u32) -> (&'static str,
         }
         Closure::Skipped => ("skipped", format!("a person passed it for {consumer}")),
         Closure::Superseded => ("superseded", format!("a newer version of {consumer} took over")),
+        Closure::Inherited => {
+            ("settled", format!("an earlier version settled it before {consumer} took over"))
+        }
     }
 }
 

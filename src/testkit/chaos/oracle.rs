@@ -207,11 +207,16 @@ impl Judged<'_> {
                 ExecutionState::Closed { how: Closure::Completed } => {
                     triggers.for_each(|id| *closed.entry(id).or_default() += 1);
                 }
-                ExecutionState::Closed { how: Closure::Superseded } => {}
+                ExecutionState::Closed { how: Closure::Superseded | Closure::Inherited } => {}
                 ExecutionState::Closed { how: Closure::Skipped } if self.skipped.contains(&execution.id) => {
                     passed.extend(triggers);
                 }
-                _ => panic!("{context}: {} of {} stands at {:?}", execution.id, self.id(), execution.state),
+                ref other @ (ExecutionState::Running
+                | ExecutionState::Waiting { .. }
+                | ExecutionState::Held { .. }
+                | ExecutionState::Closed { .. }) => {
+                    panic!("{context}: {} of {} stands at {other:?}", execution.id, self.id())
+                }
             }
         }
         for event in &matching {

@@ -126,7 +126,7 @@ impl Schedule {
 
     /// Appends a few notes at once.
     async fn load(&mut self, stage: &mut Stage) {
-        let count = if self.dice.chance(5) { 150 } else { 1 + self.dice.below(12) };
+        let count = if self.dice.chance(4) { 60 } else { 1 + self.dice.below(5) };
         let notes: Vec<Candidate> = (0..count).map(|_| self.note()).collect();
         self.say(format!("append {count}"));
         self.tally.appended += count;
@@ -267,13 +267,13 @@ impl Schedule {
         let file = stage.folder().join(format!("file-{}.md", self.dice.below(6)));
         std::fs::write(file, format!("# While down {}\n", self.counter)).expect("the folder is ours");
     }
+}
 
-    /// Sets one trap at each point with each action, one after the other, and says which were met.
-    #[must_use]
-    pub fn every_trap() -> Vec<Trap> {
-        let with = |point: &KillPoint| ACTIONS.map(|action| Trap::new(*point, action));
-        KillPoint::ALL.iter().flat_map(with).collect()
-    }
+/// Returns one trap for each point with each action that ends an actor.
+#[must_use]
+pub fn every_trap() -> Vec<Trap> {
+    let with = |point: &KillPoint| ACTIONS.map(|action| Trap::new(*point, action));
+    KillPoint::ALL.iter().flat_map(with).collect()
 }
 
 /// Returns the ids of the whole cast.
