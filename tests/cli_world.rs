@@ -12,19 +12,19 @@ use serde_json::Value;
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Directories for one test.
-pub struct World {
+pub(crate) struct World {
     base: tempfile::TempDir,
-    pub data: PathBuf,
-    pub config: PathBuf,
-    pub notes: PathBuf,
+    pub(crate) data: PathBuf,
+    pub(crate) config: PathBuf,
+    pub(crate) notes: PathBuf,
 }
 
 /// What a command answered.
 #[derive(Debug)]
-pub struct Answer {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl From<Output> for Answer {
@@ -40,20 +40,20 @@ impl From<Output> for Answer {
 impl Answer {
     /// Checks the exit code, showing everything if it is another one.
     #[track_caller]
-    pub fn expect(self, code: i32) -> Self {
+    pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
     /// Reads stdout as one JSON value a line.
     #[track_caller]
-    pub fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Reads stdout as one JSON value.
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut lines = self.lines();
         assert_eq!(lines.len(), 1, "{}", self.stdout);
         lines.remove(0)
@@ -62,7 +62,7 @@ impl Answer {
 
 impl World {
     /// Makes directories in which nothing has happened.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let base = tempfile::Builder::new().prefix("ts").tempdir().unwrap();
         let path = |name: &str| base.path().join(name);
         let (data, config, notes) = (path("data"), path("config"), path("notes"));
@@ -73,18 +73,18 @@ impl World {
     }
 
     /// Makes directories, and a configuration that watches [`World::notes`].
-    pub fn with_config() -> Self {
+    pub(crate) fn with_config() -> Self {
         let world = Self::new();
         let notes = world.notes.display().to_string();
         world.thought(&["init", "--notes", &notes]).expect(0);
         world
     }
 
-    pub fn base(&self) -> &Path {
+    pub(crate) fn base(&self) -> &Path {
         self.base.path()
     }
 
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thought"));
         command
             .env_clear()
@@ -100,12 +100,12 @@ impl World {
     }
 
     /// Runs a command to its end.
-    pub fn thought(&self, arguments: &[&str]) -> Answer {
+    pub(crate) fn thought(&self, arguments: &[&str]) -> Answer {
         self.command(arguments).output().unwrap().into()
     }
 
     /// Runs a command with a text at its stdin.
-    pub fn thought_with(&self, arguments: &[&str], stdin: &str) -> Answer {
+    pub(crate) fn thought_with(&self, arguments: &[&str], stdin: &str) -> Answer {
         let file = self.base().join("stdin");
         std::fs::write(&file, stdin).unwrap();
         let stdin = std::fs::File::open(&file).unwrap();
@@ -113,7 +113,7 @@ impl World {
     }
 
     /// Appends a note by hand.
-    pub fn append(&self, key: &str, text: &str) -> Answer {
+    pub(crate) fn append(&self, key: &str, text: &str) -> Answer {
         let payload = serde_json::json!({ "text": text }).to_string();
         let arguments = ["event", "append", "--source", "notes:test", "--type", "stream.thought.source.note"];
         let arguments: Vec<&str> =
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Starts the service and waits until it says that it is ready.
-    pub fn serve(&self, arguments: &[&str]) -> Running<'_> {
+    pub(crate) fn serve(&self, arguments: &[&str]) -> Running<'_> {
         let notify = self.base().join("notify");
         std::fs::remove_file(&notify).ok();
         let socket = UnixDatagram::bind(&notify).unwrap();
@@ -147,13 +147,13 @@ impl World {
     }
 
     /// Returns what the service has written to its own log.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.base().join("service.log")).unwrap_or_default()
     }
 
     /// Asks again and again until an answer is as wanted.
     #[track_caller]
-    pub fn until(&self, arguments: &[&str], wanted: impl Fn(&Answer) -> bool) -> Answer {
+    pub(crate) fn until(&self, arguments: &[&str], wanted: impl Fn(&Answer) -> bool) -> Answer {
         let begun = Instant::now();
         loop {
             let answer = self.thought(arguments);
@@ -166,7 +166,7 @@ impl World {
 
     /// Waits until every consumer has done everything there is.
     #[track_caller]
-    pub fn until_idle(&self) -> Value {
+    pub(crate) fn until_idle(&self) -> Value {
         let idle = |answer: &Answer| {
             let status: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
             let consumers = status["consumers"].as_array().cloned().unwrap_or_default();
@@ -177,35 +177,35 @@ impl World {
 }
 
 /// A running service; killed if a test leaves it behind.
-pub struct Running<'a> {
+pub(crate) struct Running<'a> {
     world: &'a World,
     child: Child,
 }
 
 impl Running<'_> {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
     /// Ends it as the kernel does, without a chance to say anything.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Tells it to stop, and waits for its end.
-    pub fn stop(mut self) -> i32 {
+    pub(crate) fn stop(mut self) -> i32 {
         self.world.thought(&["stop"]).expect(0);
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
     /// Waits for its end.
-    pub fn wait(mut self) -> i32 {
+    pub(crate) fn wait(mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 }
