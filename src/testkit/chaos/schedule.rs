@@ -14,6 +14,9 @@ use super::stage::{Decision, FOLDER, Stage, note};
 /// The kill points that end an actor; a whole process is ended by the tests that have one.
 const ACTIONS: [KillAction; 3] = [KillAction::KillActor, KillAction::Panic, KillAction::Fail];
 
+/// A deed that takes longer hangs; the service answers or is given up on within a fraction of it.
+const DEED_WITHIN: Duration = Duration::from_secs(60);
+
 /// What a failing run is told with: the last deeds before it.
 const TRAIL_MAX: usize = 60;
 
@@ -64,7 +67,10 @@ impl Schedule {
     pub async fn play(&mut self, stage: &mut Stage, deeds: u64) {
         let context = stage.context.clone();
         for _ in 0..deeds {
-            self.deed(stage).await;
+            if tokio::time::timeout(DEED_WITHIN, self.deed(stage)).await.is_err() {
+                stage.context = format!("{context}\ndeeds before it:\n  {}\n", self.told());
+                stage.give_up("a deed does not end").await;
+            }
             stage.context = format!("{context}\ndeeds, the last at the end:\n  {}\n", self.told());
             if stage.revive().await {
                 self.tally.starts += 1;

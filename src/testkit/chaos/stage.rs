@@ -270,18 +270,17 @@ impl Stage {
         self.settle_decision(id, commit).await;
     }
 
-    async fn settle_decision(&self, id: &ConsumerId, commit: Option<Commit>) -> bool {
+    async fn settle_decision(&self, id: &ConsumerId, commit: Option<Commit>) {
         let handle = self.handle();
-        let mut done = false;
-        if let Some(commit) = commit {
-            // One that was overtaken or lost is made again another time.
-            done = matches!(
-                handle.decide(commit).await,
-                Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_))
-            );
-        }
-        handle.consumer_changed(id).await.ok();
-        done
+        let settle = async {
+            if let Some(commit) = commit {
+                // One that was overtaken or lost is made again another time.
+                handle.decide(commit).await.ok();
+            }
+            handle.consumer_changed(id).await.ok();
+        };
+        // Whoever is held is not waited for.
+        tokio::time::timeout(ANSWER_WITHIN, settle).await.ok();
     }
 
     /// Tries a waiting or held execution again, or passes it.
@@ -334,7 +333,14 @@ impl Stage {
         }
     }
 
-    async fn give_up(&self, unrest: &str) -> ! {
+    /// Ends a run that does not end, with all that can be seen.
+    ///
+    /// # Panics
+    /// Always.
+    pub async fn give_up(&self, unrest: &str) -> ! {
+        if self.service.is_none() {
+            panic!("{}: {unrest}, and no service runs", self.context);
+        }
         let tree = self.handle().tree().await;
         panic!(
             "{}: no rest: {unrest}\nlog: {:?}\n{tree:#?}",
