@@ -122,12 +122,18 @@ fn a_terminated_service_drains_and_a_hang_up_reads_the_declarations_again() {
     world.until(&["consumer", "list", "--json", "--state", "disabled"], taken_over);
     // All or nothing: one file is wrong, the other's change is not taken over either.
     std::fs::write(&file, &text).unwrap();
+    let links = std::fs::read_to_string(world.config.join("declarations/document-links.yaml")).unwrap();
     std::fs::write(world.config.join("declarations/document-links.yaml"), "id: x\n").unwrap();
     let refused = world.thought(&["reload"]).expect(2);
     assert!(refused.stderr.contains("document-links.yaml"), "{}", refused.stderr);
     let states = world.thought(&["consumer", "list", "--json"]).expect(0).lines();
     let state = |id: &str| states.iter().find(|c| c["consumer"] == id).unwrap()["state"].clone();
     assert_eq!((state("document-tasks@1"), state("document-links@1")), ("disabled".into(), "idle".into()));
+    // Folders are watched anew by the next start, and the answer says so.
+    std::fs::write(world.config.join("declarations/document-links.yaml"), links).unwrap();
+    std::fs::write(world.config.join("config.yaml"), "sources: []\n").unwrap();
+    let reloaded = world.thought(&["reload", "--json"]).expect(0).json();
+    assert_eq!(reloaded["restartFor"], serde_json::json!(["filesystem:notes"]));
     running.signal(Signal::SIGTERM);
     assert_eq!(running.wait(), 0);
     let last = world.thought(&["event", "list", "--json", "--limit", "1"]).expect(0).json();

@@ -117,19 +117,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(cli) => cli,
         Err(error) => return show_usage(&error, &mut out),
     };
-    let exit = match dispatch(cli, &mut out) {
+    let answered = dispatch(cli, &mut out).and_then(|exit| Ok(out.flush().map(|()| exit)?));
+    match answered {
         Ok(exit) => exit,
         Err(failure) => {
+            // What was answered before it failed is still an answer.
             out.flush().ok();
             out.failure(&failure);
             failure.exit()
-        }
-    };
-    match out.flush().map_err(Failure::from) {
-        Ok(()) => exit,
-        Err(failure) => {
-            out.failure(&failure);
-            exit.max(failure.exit())
         }
     }
 }

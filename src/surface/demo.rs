@@ -114,7 +114,11 @@ async fn play(stage: &Stage, out: &mut Out) -> Result<Exit, Failure> {
     }
     let service = Service::start(arguments(stage, Arc::clone(&points))?).await;
     let service = service.map_err(|error| start_failure(&error))?;
-    let told = story::tell(&service, stage, out).await;
+    let told = tokio::select! {
+        told = story::tell(&service, stage, out) => told,
+        // What was made is removed all the same.
+        _ = tokio::signal::ctrl_c() => Err(Failure::new(Exit::Refused, "demo.interrupted", "interrupted")),
+    };
     service.stop();
     tokio::time::timeout(DRAIN, service.ended()).await.ok();
     told

@@ -1,6 +1,6 @@
 //! Answers what comes through the doors of a running service.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use thoughtstream_actors::log::{LogError, LogState};
 use thoughtstream_actors::service::{OperateError, ReloadError, ServiceHandle};
 use thoughtstream_domain::declaration::Catalog;
-use thoughtstream_domain::id::ConsumerId;
+use thoughtstream_domain::id::{ConsumerId, SourceId};
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_domain::yaml::render_all;
 use tokio::time::{Instant, sleep, timeout};
@@ -16,11 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Ask, EventFilter, Operate, Operated, Submit};
 use crate::chance;
+use crate::config::Folder;
 use crate::copies;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::{self, Decision, Done, Operation};
 use crate::out::CLOSED;
+use crate::places::Places;
 use crate::query::{self, Live, Look, Sink, Unwritable, events, tree};
 use crate::rehearsal;
 use crate::session::now;
@@ -43,8 +45,10 @@ pub struct ServiceDesk {
     pub service: ServiceHandle,
     /// Since when it runs.
     pub since: Timestamp,
-    /// Its data directory.
-    pub data: PathBuf,
+    /// Where its configuration is read.
+    pub places: Places,
+    /// The folders that are watched, each with what it is.
+    pub folders: BTreeMap<SourceId, String>,
     /// Ends answers that would never end by themselves.
     pub closing: CancellationToken,
     /// Is cancelled once the service has come up.
@@ -224,7 +228,12 @@ impl ServiceDesk {
             }
             Operate::Reload => {
                 let reloaded = self.service.reload().await.map_err(|error| reload_failure(&error))?;
-                self.say(reply, &reloaded).await
+                let mut answer = serde_json::to_value(&reloaded).unwrap_or_default();
+                let moved = self.folders_that_wait_for_a_restart().await;
+                if !moved.is_empty() {
+                    answer["restartFor"] = serde_json::to_value(moved).unwrap_or_default();
+                }
+                self.say(reply, &answer).await
             }
             Operate::Stop => {
                 self.said(reply, "stopping", &"service").await?;
@@ -260,6 +269,19 @@ impl ServiceDesk {
                 self.say(reply, &copied).await
             }
         }
+    }
+
+    /// Returns the sources whose folder or rules the configuration names otherwise than at the start: declarations
+    /// are read again, folders are watched anew by the next start.
+    async fn folders_that_wait_for_a_restart(&self) -> Vec<SourceId> {
+        let places = self.places.clone();
+        let read = tokio::task::spawn_blocking(move || crate::load::load(&places)).await;
+        let Ok(Ok(loaded)) = read else { return Vec::new() };
+        let now: BTreeMap<SourceId, String> =
+            loaded.config.folders.iter().map(|folder| (folder.source.clone(), identity(folder))).collect();
+        let sources = self.folders.keys().chain(now.keys());
+        let moved = sources.filter(|source| self.folders.get(*source) != now.get(*source));
+        moved.cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     async fn said(
@@ -340,6 +362,11 @@ pub(crate) async fn live_of(service: &ServiceHandle, since: Timestamp) -> Result
         unwritable,
         tree,
     })
+}
+
+/// Says in a text what a watched folder is; two of the same text are watched alike.
+pub(crate) fn identity(folder: &Folder) -> String {
+    format!("{:?}", (&folder.root, &folder.rules, folder.privacy))
 }
 
 fn stuck() -> Failure {

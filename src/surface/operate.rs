@@ -61,7 +61,13 @@ fn reloaded(value: &Value) -> String {
         if keys.is_empty() { String::new() } else { format!("{word} {}\n", keys.join(", ")) }
     };
     let undisturbed = format!("{} went on undisturbed\n", unchanged.len());
-    say("started", &started) + &say("stopped", &stopped) + &undisturbed
+    let restart = list("restartFor").unwrap_or_default();
+    let restart = if restart.is_empty() {
+        String::new()
+    } else {
+        format!("folders are watched anew by the next start: {}\n", restart.join(", "))
+    };
+    say("started", &started) + &say("stopped", &stopped) + &undisturbed + &restart
 }
 
 /// Is who operates, when, and what makes the act recognisable.

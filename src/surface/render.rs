@@ -70,6 +70,12 @@ fn length(millis: u64) -> String {
     }
 }
 
+/// Counts things: `1 event`, `2 events`.
+pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
+    let number = number.into();
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
 /// Returns an age, or a dash where no time is known.
 pub(crate) fn age_or_dash(since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(|| "-".to_owned(), |since| age(since, now))

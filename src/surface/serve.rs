@@ -3,6 +3,7 @@
 mod signals;
 mod watchdog;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ use crate::client::{LOCK, lock_failure};
 use crate::command::asking::open_failure;
 use crate::command::init::data_failure;
 use crate::config::Config;
-use crate::desk::{ServiceDesk, reload_failure};
+use crate::desk::{ServiceDesk, identity, reload_failure};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::{LoadFailure, Loaded, load};
@@ -178,13 +179,16 @@ fn arguments(
     told: Told,
 ) -> Result<ServiceArgs, Failure> {
     let data = session.places.data.clone();
-    let (since, our_uid, desk_data) = (now(), nix::unistd::geteuid().as_raw(), data.clone());
+    let (since, our_uid, places) = (now(), nix::unistd::geteuid().as_raw(), session.places.clone());
+    let watched = loaded.config.folders.iter();
+    let folders: BTreeMap<_, _> = watched.map(|folder| (folder.source.clone(), identity(folder))).collect();
     let extra = move |service: &ServiceHandle| {
         let service = service.clone();
         vec![keeper::child(doors, our_uid, move |closing| ServiceDesk {
             service: service.clone(),
             since,
-            data: desk_data.clone(),
+            places: places.clone(),
+            folders: folders.clone(),
             closing,
             ready: told.ready.clone(),
             stop: told.stop.clone(),

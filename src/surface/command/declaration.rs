@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::{LoadFailure, Loaded, declarations, load};
 use crate::out::Out;
-use crate::render::{Rows, line};
+use crate::render::{Rows, count, line};
 use crate::session::Session;
 
 /// Is what can be done with declarations.
@@ -78,11 +78,10 @@ fn check(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
 
 fn sound(loaded: &Loaded, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     if !session.json {
-        let (all, enabled) = (loaded.set.len(), loaded.set.enabled().count());
-        let folders = loaded.config.folders.len();
-        out.line(&format!(
-            "nothing is wrong: {all} declarations ({enabled} enabled), watching {folders} folders"
-        ))?;
+        let all = count(loaded.set.len() as u64, "declaration");
+        let enabled = loaded.set.enabled().count();
+        let folders = count(loaded.config.folders.len() as u64, "folder");
+        out.line(&format!("nothing is wrong: {all} ({enabled} enabled), watching {folders}"))?;
     }
     Ok(Exit::Done)
 }

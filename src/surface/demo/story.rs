@@ -18,7 +18,7 @@ use crate::out::Out;
 use crate::progress::Bar;
 use crate::query::consumers::{self, Consumer, State};
 use crate::query::{Live, Look, inbox, tree, verify};
-use crate::render::{self, Rows};
+use crate::render::{self, Rows, count};
 use crate::session::now;
 use crate::socket::Progress;
 
@@ -60,8 +60,9 @@ fn tell_events(files: u64, all: &[Consumer], begun: Instant, out: &mut Out) -> R
     }
     let time = begun.elapsed();
     out.line(&format!(
-        "{files} files became events; {} consumers derived from them ({:.1} s).",
-        all.len(),
+        "{} became events; {} derived from them ({:.1} s).",
+        count(files, "file"),
+        count(all.len() as u64, "consumer"),
         time.as_secs_f64()
     ))?;
     Ok(())

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use thoughtstream_domain::time::Timestamp;
 
-use super::{age, consumers};
+use super::{age, consumers, count};
 use crate::query::status::Status;
 
 /// Renders the state of everything on one screen.
@@ -27,9 +27,14 @@ pub fn status(status: &Status, now: Timestamp) -> String {
         1 => "1 thing waits for you: thought inbox".to_owned(),
         many => format!("{many} things wait for you: thought inbox"),
     };
-    writeln!(text, "{line}\nlog       {} events from {} sources{last}", log.events, log.sources)
-        .and_then(|()| writeln!(text, "runs      {} open", status.open))
-        .and_then(|()| writeln!(text, "inbox     {waiting}\n"))
-        .expect("writing to a String does not fail");
+    writeln!(
+        text,
+        "{line}\nlog       {} from {}{last}",
+        count(log.events, "event"),
+        count(log.sources as u64, "source")
+    )
+    .and_then(|()| writeln!(text, "runs      {} open", status.open))
+    .and_then(|()| writeln!(text, "inbox     {waiting}\n"))
+    .expect("writing to a String does not fail");
     text + &consumers::list(&status.consumers, now)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-use super::line;
+use super::{count, line};
 
 /// Is a report as a program reads it.
 #[derive(Debug, Clone, Deserialize)]
@@ -41,7 +41,7 @@ pub fn report(report: &Report) -> String {
     let mut text = String::new();
     let word = if report.ok { "whole" } else { "NOT whole" };
     let mut write = |line: String| writeln!(text, "{line}").expect("writing to a String does not fail");
-    write(format!("the log is {word}: {} events, {} runs", report.events, report.runs));
+    write(format!("the log is {word}: {}, {}", count(report.events, "event"), count(report.runs, "run")));
     for finding in &report.findings {
         write(format!("  {}  {}: {}", line(&finding.kind), line(&finding.place), line(&finding.message)));
     }
