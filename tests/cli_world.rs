@@ -170,7 +170,9 @@ impl World {
         let idle = |answer: &Answer| {
             let status: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
             let consumers = status["consumers"].as_array().cloned().unwrap_or_default();
-            answer.code == 0 && !consumers.is_empty() && consumers.iter().all(|c| c["state"] == "idle")
+            // A version that was followed by another is listed and does nothing.
+            let rests = |consumer: &Value| consumer["state"] == "idle" || consumer["state"] == "disabled";
+            answer.code == 0 && !consumers.is_empty() && consumers.iter().all(rests)
         };
         self.until(&["status", "--json"], idle).json()
     }
@@ -196,6 +198,18 @@ impl Running<'_> {
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Says whether it ends by itself within a time.
+    pub(crate) fn ends_within(&mut self, patience: Duration) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < patience {
+            if self.child.try_wait().unwrap().is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
     }
 
     /// Tells it to stop, and waits for its end.

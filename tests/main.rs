@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod chaos;
+mod chaos_power;
+mod chaos_process;
 mod cli_copies;
 mod cli_demo;
 mod cli_doctor;

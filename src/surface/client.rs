@@ -61,6 +61,8 @@ pub fn reach(session: &Session, door: Door) -> Result<Reached, Failure> {
                     return Err(silent(&owner));
                 }
             }
+            // Its holder is just writing its name down, or has taken it away and lets go.
+            Err(LockError::HeldByUnknown { .. }) if begun.elapsed() <= LOCK_PATIENCE => {}
             Err(error) => return Err(lock_failure(&error)),
         }
         std::thread::sleep(PAUSE);

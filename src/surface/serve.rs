@@ -43,7 +43,7 @@ use crate::submit::{ensure, types_failure};
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often the lock is tried.
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Says how a service is started.
 #[derive(Debug, Clone, Copy, Default)]
@@ -97,21 +97,22 @@ fn own(data: &Path) -> Result<OwnerLock, Failure> {
     loop {
         match OwnerLock::acquire(data, LOCK, now().as_millis()) {
             Ok(lock) => return Ok(lock),
-            Err(LockError::Held { .. } | LockError::HeldByUnknown { .. })
-                if begun.elapsed() < LOCK_PATIENCE =>
+            // A service holds it for good and answers; a command lets go soon.
+            Err(error @ (LockError::Held { .. } | LockError::HeldByUnknown { .. }))
+                if begun.elapsed() >= LOCK_PATIENCE || answers(data) =>
             {
-                // A service holds it for good and has said where its doors are; a command lets go soon.
-                if let Err(error @ LockError::Held { .. }) = OwnerLock::acquire(data, LOCK, now().as_millis())
-                    && crate::socket::recorded(data)
-                        .is_ok_and(|doors| doors.is_some_and(|(ask, _)| ask.exists()))
-                {
-                    return Err(already(&error));
-                }
-                std::thread::sleep(LOCK_PAUSE);
+                return Err(already(&error));
             }
+            Err(LockError::Held { .. } | LockError::HeldByUnknown { .. }) => std::thread::sleep(LOCK_PAUSE),
             Err(error) => return Err(already(&error)),
         }
     }
+}
+
+/// Says whether somebody is behind the doors: a service that was killed leaves them standing with nobody there.
+fn answers(data: &Path) -> bool {
+    let doors = crate::socket::recorded(data).ok().flatten();
+    doors.is_some_and(|(ask, _)| std::os::unix::net::UnixStream::connect(ask).is_ok())
 }
 
 fn already(error: &LockError) -> Failure {
