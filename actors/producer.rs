@@ -8,12 +8,13 @@
 mod round;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use thoughtstream_channels::filesystem::producer::RemovalRule;
 use thoughtstream_channels::filesystem::rules::ScanRules;
+use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_channels::filesystem::watch::WatchSettings;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::privacy::Privacy;
@@ -46,6 +47,24 @@ pub struct ProducerSpec {
     pub watch: WatchSettings,
     /// The class of its events.
     pub privacy: Privacy,
+}
+
+/// Is where a producer leaves the names of what its last look skipped, for those who ask.
+///
+/// It outlives the actor, and is no part of the log: an incident there counts the files and does not name them.
+#[derive(Debug, Default)]
+pub struct SkippedSlot(Mutex<Option<Arc<SkipReport>>>);
+
+impl SkippedSlot {
+    /// Returns what the last look skipped; `None` before the first.
+    #[must_use]
+    pub fn last(&self) -> Option<Arc<SkipReport>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn put(&self, report: SkipReport) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(report));
+    }
 }
 
 /// Is the producer actor.
@@ -82,6 +101,8 @@ pub struct ProducerArgs {
     pub path: Arc<str>,
     /// Where it says how it is doing.
     pub status: Arc<StatusCell>,
+    /// Where it names what it skipped.
+    pub skipped: Arc<SkippedSlot>,
 }
 
 /// Is what the looking task hears from its actor.

@@ -20,10 +20,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::declaration::DeclarationSet;
 use thoughtstream_domain::event::Candidate;
-use thoughtstream_domain::id::ConsumerId;
+use thoughtstream_domain::id::{ConsumerId, SourceId};
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::yaml::Problem;
 use thoughtstream_store::disk::Disk;
@@ -34,7 +35,7 @@ use crate::clock::Clock;
 use crate::consumer::{ConsumerMessage, ConsumerSpec};
 use crate::killpoint::KillPoints;
 use crate::log::{LogError, LogHandle, LogState};
-use crate::producer::{ProducerMessage, ProducerSpec};
+use crate::producer::{ProducerMessage, ProducerSpec, SkippedSlot};
 use crate::supervisor::{ChildSpec, Outcome, Root, SupervisorHandle, TreeNode};
 
 pub use ledger::StoreLedger;
@@ -117,6 +118,7 @@ pub(crate) struct Shared {
     pub(crate) enabled: RwLock<BTreeMap<ConsumerId, Enabled>>,
     pub(crate) loaded: RwLock<Loaded>,
     pub(crate) producers: RwLock<BTreeMap<String, Address<ProducerMessage>>>,
+    pub(crate) skipped: RwLock<BTreeMap<SourceId, Arc<SkippedSlot>>>,
     pub(crate) ledger: Arc<Mutex<StoreLedger>>,
     /// One reload or restart of consumers at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -224,6 +226,13 @@ impl ServiceHandle {
             Some(root) => Some(root.tree().await),
             None => None,
         }
+    }
+
+    /// Returns what the last look at each watched source skipped; `None` for one that was not looked at yet.
+    #[must_use]
+    pub fn skipped(&self) -> BTreeMap<SourceId, Option<Arc<SkipReport>>> {
+        let slots = self.0.skipped.read().unwrap_or_else(PoisonError::into_inner);
+        slots.iter().map(|(source, slot)| (source.clone(), slot.last())).collect()
     }
 
     /// Appends an event that the registry let in.

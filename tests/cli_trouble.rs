@@ -1,5 +1,7 @@
 //! Things in trouble: shown with their reason and their way out, moved by a person, never done twice.
 
+use std::os::unix::ffi::OsStrExt as _;
+
 use serde_json::Value;
 
 use crate::cli_world::{Answer, World};
@@ -106,4 +108,46 @@ fn a_root_that_is_gone_is_an_incident_and_not_removals() {
     world.until(&["inbox", "--json"], |answer| answer.lines().is_empty());
     world.thought(&["source", "look", "filesystem:other"]).expect(1);
     assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn files_that_a_look_skips_are_named_until_they_are_gone() {
+    let world = World::with_config();
+    let large = world.notes.join("large.md");
+    std::fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+    let odd = world.notes.join(std::ffi::OsStr::from_bytes(b"caf\xe9.md"));
+    std::fs::write(&odd, "# Odd\n").unwrap();
+    std::os::unix::fs::symlink("large.md", world.notes.join("link.md")).unwrap();
+    let running = world.serve(&[]);
+    let waiting = world.until(&["inbox", "--json"], |answer| answer.lines().len() == 2).lines();
+    let command = "thought source skipped filesystem:notes";
+    assert!(waiting.iter().all(|one| one["command"] == command), "{waiting:?}");
+    assert!(waiting.iter().all(|one| one["why"].as_str().unwrap().contains("over once")), "{waiting:?}");
+    // The command that was offered names every file: what waits first, then what is skipped by design.
+    let named = world.thought(&["source", "skipped", "filesystem:notes", "--json"]).expect(0).lines();
+    let expected = [
+        serde_json::json!({ "path": "caf\\xe9.md", "reason": "name-not-utf8", "incident": "names-refused" }),
+        serde_json::json!({ "path": "large.md", "reason": "too-large", "incident": "files-unread" }),
+        serde_json::json!({ "path": "link.md", "reason": "link" }),
+    ];
+    assert_eq!(named, expected);
+    let text = world.thought(&["source", "skipped", "filesystem:notes"]).expect(0).stdout;
+    assert!(text.contains("caf\\xe9.md") && text.contains("large.md"), "{text}");
+    let why = world.thought(&["why", "filesystem:notes", "--json"]).expect(0).json();
+    let fact = why["fact"].as_str().unwrap();
+    assert!(fact.contains("files-unread: too-large 1") && fact.contains("names-refused: name-not-utf8 1"));
+    assert_eq!(why["commands"][0], command);
+    // The log counts them and does not name them.
+    let events =
+        world.thought(&["event", "list", "--source", "system:supervision", "--json"]).expect(0).stdout;
+    assert!(!events.contains("large.md") && !events.contains("caf"), "{events}");
+    std::fs::remove_file(&large).unwrap();
+    std::fs::rename(&odd, world.notes.join("cafe.md")).unwrap();
+    world.thought(&["source", "look", "filesystem:notes"]).expect(0);
+    world.until(&["inbox", "--json"], |answer| answer.lines().is_empty());
+    let unwatched = world.thought(&["source", "skipped", "filesystem:other"]).expect(1);
+    assert!(unwatched.stderr.contains("not watched"), "{}", unwatched.stderr);
+    assert_eq!(running.stop(), 0);
+    let down = world.thought(&["source", "skipped", "filesystem:notes"]).expect(1);
+    assert!(down.stderr.contains("no service runs"), "{}", down.stderr);
 }

@@ -89,6 +89,10 @@ impl Looking {
                 self.producer.step_without_scan(error)
             }
         };
+        if let Ok(scan) = &scan {
+            // Before the incident that counts them is in the log: who reads it finds the names.
+            self.args.skipped.put(scan.skipped.clone());
+        }
         let Step { changes, stats, mut incidents, mut look_again } = step;
         if !changes.is_empty() {
             self.site.pass(KillPoint::ObserveBefore).await?;

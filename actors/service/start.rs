@@ -16,7 +16,7 @@ use super::ledger::StoreLedger;
 use super::{Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared};
 use crate::address::Address;
 use crate::log::{LogError, LogHandle, LogState, LogWriter, WriterArgs};
-use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec};
+use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec, SkippedSlot};
 use crate::recovery::{RecoveryError, SERVICE_ENDED};
 use crate::scribe::{Scribe, ScribeArgs, of_service};
 use crate::supervisor::{
@@ -98,6 +98,7 @@ fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Resul
             registry: Arc::clone(&loaded.registry),
         }),
         producers: std::sync::RwLock::default(),
+        skipped: std::sync::RwLock::default(),
         ledger: Arc::new(Mutex::new(ledger)),
         turn: tokio::sync::Mutex::default(),
         root: std::sync::OnceLock::new(),
@@ -250,10 +251,13 @@ impl ServiceHandle {
     fn producers_pool(&self, specs: Vec<ProducerSpec>) -> SupervisorSpec {
         let mut pool = SupervisorSpec::pool(ChildName::fixed("producers"));
         let mut addresses: BTreeMap<String, Address<ProducerMessage>> = BTreeMap::new();
+        let mut slots: BTreeMap<SourceId, Arc<SkippedSlot>> = BTreeMap::new();
         for spec in specs {
             let name = ChildName::parse(spec.source.as_str()).expect("a source is a child's name");
             let (this, address, spec) = (self.clone(), Address::new(), Arc::new(spec));
             addresses.insert(spec.source.to_string(), address.clone());
+            let skipped = Arc::new(SkippedSlot::default());
+            slots.insert(spec.source.clone(), Arc::clone(&skipped));
             pool = pool.child(ChildSpec::actor_at(name, "producer", address, move |context| {
                 let args = ProducerArgs {
                     spec: Arc::clone(&spec),
@@ -264,11 +268,13 @@ impl ServiceHandle {
                     incarnation: this.0.incarnation,
                     path: Arc::clone(&context.path),
                     status: Arc::clone(&context.status),
+                    skipped: Arc::clone(&skipped),
                 };
                 (Producer, args)
             }));
         }
         *self.0.producers.write().unwrap_or_else(PoisonError::into_inner) = addresses;
+        *self.0.skipped.write().unwrap_or_else(PoisonError::into_inner) = slots;
         pool
     }
 }

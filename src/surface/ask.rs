@@ -92,6 +92,11 @@ pub enum Ask {
     },
     /// Every source of the log.
     Sources,
+    /// What the last look at a watched source skipped, by name.
+    Skipped {
+        /// The source.
+        source: SourceId,
+    },
     /// Why an event does or does not match a consumer.
     Explain {
         /// The consumer.

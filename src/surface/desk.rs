@@ -361,6 +361,7 @@ pub(crate) async fn live_of(service: &ServiceHandle, since: Timestamp) -> Result
         paused: service.is_paused(),
         unwritable,
         tree,
+        skipped: service.skipped(),
     })
 }
 

@@ -16,9 +16,14 @@ pub mod tree;
 pub mod verify;
 pub mod why;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
+use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet};
+use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{Reader, RowError};
 
@@ -42,6 +47,8 @@ pub struct Live {
     pub unwritable: Option<Unwritable>,
     /// Who is alive.
     pub tree: tree::Node,
+    /// What the last look at each watched source skipped; nothing for one that was not looked at yet.
+    pub skipped: BTreeMap<SourceId, Option<Arc<SkipReport>>>,
 }
 
 /// Says since when and why the log takes nothing.
@@ -100,6 +107,7 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
             consumers::list(look, states)?.iter().try_for_each(|consumer| put(sink, consumer))
         }
         Ask::Sources => sources::list(look.reader)?.iter().try_for_each(|row| put(sink, row)),
+        Ask::Skipped { source } => sources::skipped(look, source)?.iter().try_for_each(|row| put(sink, row)),
         Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
         Ask::Explain { consumer, event } => put(sink, &explain::explain(look, consumer, event)?),
         Ask::Verify { from } => {

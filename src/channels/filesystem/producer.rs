@@ -404,6 +404,18 @@ const SKIP_CODES: [(&str, &[SkipReason]); 3] = [
     ("path-bounds", &[SkipReason::PathTooLong, SkipReason::TooDeep]),
 ];
 
+/// Returns the code of the incident in which a file skipped for `reason` counts, if it counts in any.
+#[must_use]
+pub fn incident_of_skip(reason: SkipReason) -> Option<&'static str> {
+    SKIP_CODES.into_iter().find(|(_, reasons)| reasons.contains(&reason)).map(|(code, _)| code)
+}
+
+/// Returns whether the incident `code` is about files that were skipped, which a person can ask for by name.
+#[must_use]
+pub fn is_about_skips(code: &str) -> bool {
+    SKIP_CODES.into_iter().any(|(other, _)| other == code)
+}
+
 fn skip_detail(scan: &Scan, reasons: &[SkipReason]) -> Option<String> {
     let counted = reasons.iter().filter_map(|reason| {
         let count = scan.skipped.counts.get(reason)?;

@@ -21,8 +21,8 @@ use super::read::{self, Reading, TIME_STEP_NS};
 use super::root::{Root, RootIdentity, RootIncident};
 use super::rules::ScanRules;
 
-/// More examples of skipped files than this tell a person nothing new; all are counted.
-const SKIPPED_SHOWN_MAX: usize = 100;
+/// More examples of one reason than this tell a person nothing new; all are counted.
+const SKIPPED_SHOWN_MAX: u64 = 100;
 
 /// A regular file that was seen, and read unless it was known to be unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub struct Skip {
 pub struct SkipReport {
     /// How many for each reason.
     pub counts: BTreeMap<SkipReason, u64>,
-    /// The first of them, in the order of the scan.
+    /// The first ones of each reason, in the order of the scan.
     pub shown: Vec<Skip>,
 }
 
@@ -465,8 +465,9 @@ impl<'a, 'i> Walk<'a, 'i> {
     }
 
     fn skip_shown(&mut self, shown: String, reason: SkipReason) {
-        *self.skipped.counts.entry(reason).or_default() += 1;
-        if self.skipped.shown.len() < SKIPPED_SHOWN_MAX {
+        let count = self.skipped.counts.entry(reason).or_default();
+        *count += 1;
+        if *count <= SKIPPED_SHOWN_MAX {
             self.skipped.shown.push(Skip { shown, reason });
         }
     }

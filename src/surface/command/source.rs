@@ -19,6 +19,8 @@ pub enum SourceCommand {
     List,
     /// Look at a watched folder now
     Look(IdArgs),
+    /// Name the files that the last look at a watched folder skipped, each with the reason
+    Skipped(IdArgs),
     /// Let removals pass that a watched folder holds until you say that they are meant
     AcceptRemovals(IdArgs),
 }
@@ -41,6 +43,9 @@ pub fn run(command: SourceCommand, session: &Session, out: &mut Out) -> Result<E
         }),
         SourceCommand::Look(IdArgs { source }) => {
             operating::operate(session, Operate::LookAt { source }, out)
+        }
+        SourceCommand::Skipped(IdArgs { source }) => {
+            asking::list(session, Ask::Skipped { source }, out, render::sources::skipped)
         }
         SourceCommand::AcceptRemovals(IdArgs { source }) => {
             operating::operate(session, Operate::AcceptRemovals { source }, out)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use thoughtstream_channels::filesystem::producer::is_about_skips;
 use thoughtstream_domain::id::{EventId, SourceId};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState, RunState};
 use thoughtstream_domain::payload::TypedPayload;
@@ -213,12 +214,9 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 let command = way_out(&incident, &event.id);
                 open.entry(key).or_insert_with(|| Waiting {
                     kind: Kind::Incident,
-                    id: incident.subject,
+                    id: incident.subject.clone(),
                     since: Some(event.recorded_at),
-                    why: match incident.detail {
-                        Some(detail) => format!("{}: {detail}", incident.code),
-                        None => incident.code,
-                    },
+                    why: reason(&incident),
                     command,
                 });
             }
@@ -228,10 +226,22 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says what is not as it should be, and what ends it where a person cannot guess that.
+fn reason(incident: &Incident) -> String {
+    let code = &incident.code;
+    let mut text =
+        incident.detail.as_ref().map_or_else(|| code.clone(), |detail| format!("{code}: {detail}"));
+    if is_about_skips(code) {
+        text.push_str("; over once they can be read, or are renamed, gone or ignored");
+    }
+    text
+}
+
 /// Returns the command that moves an incident, or the one that shows more where the world outside must change.
 fn way_out(incident: &Incident, event: &EventId) -> String {
     match (incident.code.as_str(), SourceId::parse(&incident.subject)) {
         (REMOVALS_HELD, Ok(source)) => format!("thought source accept-removals {source}"),
+        (code, Ok(source)) if is_about_skips(code) => format!("thought source skipped {source}"),
         (_, Ok(source)) if source.kind() == "filesystem" => format!("thought source look {source}"),
         (_, Ok(_) | Err(_)) => format!("thought event show {event}"),
     }

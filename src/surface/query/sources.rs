@@ -1,11 +1,14 @@
 //! The sources of the log.
 
 use serde::{Deserialize, Serialize};
+use thoughtstream_channels::filesystem::producer::incident_of_skip;
 use thoughtstream_domain::hash::ChainHash;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
+use super::Look;
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// Is one source.
@@ -38,5 +41,62 @@ pub fn list(reader: &Reader) -> Result<Vec<SourceRow>, Failure> {
             chain: head.chain,
         });
     }
+    Ok(rows)
+}
+
+/// Is something below a watched folder that its last look skipped, or the number of others of that reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SkippedRow {
+    /// The path below the folder, made safe to print; absent where only a number is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Why, as a code.
+    pub reason: String,
+    /// The incident in which it counts; absent for what is skipped by design.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incident: Option<String>,
+    /// How many more of this reason there are that are not named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more: Option<u64>,
+}
+
+/// Lists what the last look at a watched folder skipped: what counts in an incident first.
+///
+/// # Errors
+/// [`Failure`] if no service runs, it does not watch the source, or has not looked at it yet.
+pub fn skipped(look: &Look<'_>, source: &SourceId) -> Result<Vec<SkippedRow>, Failure> {
+    let Some(live) = look.live else {
+        let what = "no service runs on this log: what a look skipped only a running one knows";
+        return Err(
+            Failure::new(Exit::Refused, "service.none", what).with_hint("start it with `thought serve`")
+        );
+    };
+    let Some(report) = live.skipped.get(source) else {
+        return Err(Failure::new(Exit::Refused, "source.not-watched", format!("{source} is not watched"))
+            .with_hint("`thought source list` names the sources"));
+    };
+    let Some(report) = report else {
+        let what = format!("{source} was not looked at yet");
+        return Err(Failure::new(Exit::CouldNotLook, "source.not-looked-at", what)
+            .with_hint(format!("`thought why {source}` says what keeps it")));
+    };
+    let mut rows = Vec::new();
+    for (&reason, &count) in &report.counts {
+        let row = SkippedRow {
+            path: None,
+            reason: reason.code().to_owned(),
+            incident: incident_of_skip(reason).map(str::to_owned),
+            more: None,
+        };
+        let named = report.shown.iter().filter(|skip| skip.reason == reason);
+        let before = rows.len();
+        rows.extend(named.map(|skip| SkippedRow { path: Some(skip.shown.clone()), ..row.clone() }));
+        let more = count.saturating_sub((rows.len() - before) as u64);
+        if more > 0 {
+            rows.push(SkippedRow { more: Some(more), ..row });
+        }
+    }
+    rows.sort_by_key(|row| row.incident.is_none());
     Ok(rows)
 }

@@ -220,14 +220,30 @@ fn of_document(reader: &Reader, id: &DocumentId) -> Result<Why, Failure> {
 }
 
 fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {
-    let head = look.reader.head(source)?.ok_or_else(|| unknown("source", source))?;
-    let incident = inbox::inbox(look)?.into_iter().find(|waiting| waiting.id == source.as_str());
-    let commands = vec![format!("thought event list --source {source}")];
-    let answer = match incident {
-        Some(incident) => Why { since: incident.since, ..plain(source, "source", "incident", incident.why) },
+    let head = look.reader.head(source)?;
+    let watched = look.live.is_some_and(|live| live.skipped.contains_key(source));
+    let mut open = inbox::inbox(look)?;
+    open.retain(|waiting| waiting.id == source.as_str());
+    // A watched folder may have no event yet because of what is wrong with it.
+    if head.is_none() && open.is_empty() && !watched {
+        return Err(unknown("source", source));
+    }
+    let mut commands: Vec<String> = Vec::new();
+    for incident in &open {
+        if !commands.contains(&incident.command) {
+            commands.push(incident.command.clone());
+        }
+    }
+    commands.push(format!("thought event list --source {source}"));
+    let answer = match open.first() {
+        Some(first) => {
+            let facts: Vec<&str> = open.iter().map(|incident| incident.why.as_str()).collect();
+            Why { since: first.since, ..plain(source, "source", "incident", facts.join(" | ")) }
+        }
         None => {
-            let fact = format!("it has {} events and nothing about it waits", head.sequence);
-            let last = look.reader.event_at(head.position)?;
+            let events = head.as_ref().map_or(0, |head| head.sequence);
+            let fact = format!("it has {events} events and nothing about it waits");
+            let last = head.map(|head| look.reader.event_at(head.position)).transpose()?.flatten();
             Why { since: last.map(|event| event.recorded_at), ..plain(source, "source", "sound", fact) }
         }
     };

@@ -2,8 +2,8 @@
 
 use thoughtstream_domain::time::Timestamp;
 
-use super::{Rows, age_or_dash};
-use crate::query::sources::SourceRow;
+use super::{Rows, age_or_dash, line};
+use crate::query::sources::{SkippedRow, SourceRow};
 
 /// Renders sources, one a line.
 #[must_use]
@@ -19,6 +19,23 @@ pub fn list(sources: &[SourceRow], now: Timestamp) -> String {
             age_or_dash(source.last_at, now),
             source.chain.short(),
         ]);
+    }
+    rows.text()
+}
+
+/// Renders what was skipped, one file a line.
+#[must_use]
+pub fn skipped(skipped: &[SkippedRow]) -> String {
+    if skipped.is_empty() {
+        return "the last look skipped nothing\n".to_owned();
+    }
+    let mut rows = Rows::new(&["REASON", "INCIDENT", "FILE"]);
+    for row in skipped {
+        let file = match (&row.path, row.more) {
+            (Some(path), _) => line(path),
+            (None, more) => format!("and {} more", more.unwrap_or(0)),
+        };
+        rows.row(&[line(&row.reason), row.incident.as_deref().map_or_else(|| "-".to_owned(), line), file]);
     }
     rows.text()
 }

@@ -378,3 +378,18 @@ fn resident_kib() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
+
+#[test]
+fn many_skips_of_one_reason_do_not_hide_the_names_of_another() {
+    let place = Place::new();
+    let many = usize::try_from(SKIPPED_SHOWN_MAX).unwrap() + 7;
+    for number in 0..many {
+        symlink("real.md", place.notes.join(format!("{number:04}.md"))).unwrap();
+    }
+    fs::write(place.notes.join(OsStr::from_bytes(b"z\xe9.md")), "x").unwrap();
+    let scan = place.scan();
+    assert_eq!(scan.skipped.counts, [(SkipReason::Link, many as u64), (SkipReason::NameNotUtf8, 1)].into());
+    assert_eq!(scan.skipped.shown.len(), many - 7 + 1);
+    let last = scan.skipped.shown.last().unwrap();
+    assert_eq!((last.shown.as_str(), last.reason), ("z\\xe9.md", SkipReason::NameNotUtf8));
+}
