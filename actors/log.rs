@@ -131,7 +131,7 @@ impl LogHandle {
         }
         let submitted = self.submit(Arc::new(commit));
         let Some(answer) = submitted.answer else { return Err(LogError::Closed) };
-        answer.await.map_err(|_| LogError::Unknown)
+        answer.await.unwrap_or(Err(LogError::Unknown))
     }
 
     /// Like [`Self::offer`], but hands the commit in again until its outcome is known.
@@ -187,14 +187,15 @@ pub struct Submitted {
 }
 
 impl Submitted {
-    /// Waits for the verdict; hands the commit in again whenever its answer was lost.
+    /// Waits for the verdict; hands the commit in again whenever it was not written or its answer was lost.
     ///
     /// # Errors
     /// [`LogError::Closed`] when the service stops first.
     pub async fn settled(mut self) -> Result<Verdict, LogError> {
         loop {
             let Some(answer) = self.answer.take() else { return Err(LogError::Closed) };
-            if let Ok(verdict) = answer.await {
+            // Refused or lost: it waits in the queue until the log is written again.
+            if let Ok(Ok(verdict)) = answer.await {
                 return Ok(verdict);
             }
             tokio::time::sleep(RESUBMIT_AFTER).await;

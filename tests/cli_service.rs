@@ -82,10 +82,56 @@ fn the_tree_has_the_promised_shape_and_looking_changes_nothing() {
 }
 
 #[test]
+fn a_service_comes_up_among_short_commands_that_never_cease() {
+    let world = World::with_config();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let begun = std::sync::Barrier::new(4);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (world, over, begun) = (&world, &over, &begun);
+            scope.spawn(move || {
+                let payload = r#"{"text":"x"}"#;
+                for number in 0.. {
+                    let key = format!("{thread}-{number}");
+                    let words = ["event", "append", "--source", "notes:test", "--key", &key];
+                    let more = ["--type", "stream.thought.source.note", "--payload", payload];
+                    let words: Vec<&str> = words.into_iter().chain(more).collect();
+                    // What it answers is another test's matter; here it is in the way.
+                    world.thought(&words);
+                    if number == 0 {
+                        begun.wait();
+                    }
+                    if over.load(std::sync::atomic::Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        begun.wait();
+        // Not to be left without `over`: a failure must end the others too.
+        let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.serve(&[])));
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(came.unwrap().stop(), 0);
+    });
+}
+
+#[test]
+fn a_refusal_that_has_nothing_to_do_with_another_service_names_none() {
+    let world = World::with_config();
+    std::fs::create_dir_all(&world.data).unwrap();
+    std::fs::set_permissions(&world.data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::write(world.data.join("service.owner"), "half").unwrap();
+    let refused = world.thought(&["serve"]).expect(4);
+    assert!(refused.stderr.contains("damaged"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("stop that one"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_second_service_is_refused_with_the_first_ones_pid() {
     let world = World::with_config();
     let running = world.serve(&[]);
-    let second = world.thought(&["serve"]).expect(1);
+    let second = world.thought(&["serve"]).expect(4);
+    assert!(second.stderr.contains("stop that one first"), "{}", second.stderr);
     assert!(second.stderr.contains(&running.pid().to_string()), "{}", second.stderr);
     world.append("k", "still answers").expect(0);
     assert_eq!(running.stop(), 0);

@@ -12,14 +12,17 @@ const GROUP_COMMITS_MAX: usize = 512;
 /// About the most bytes of one group; one commit that is larger goes alone.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// Resolves to the verdict; to an error if the writer died with the commit in its hands.
-pub(super) type Answer = oneshot::Receiver<Verdict>;
+/// Is what is known of a commit: its verdict, or that nothing of it was written.
+pub(super) type Outcome = Result<Verdict, super::LogError>;
+
+/// Resolves to the outcome; to an error if the writer died with the commit in its hands.
+pub(super) type Answer = oneshot::Receiver<Outcome>;
 
 /// Is a commit and the place where its verdict is awaited.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) commit: Arc<Commit>,
-    pub(super) reply: oneshot::Sender<Verdict>,
+    pub(super) reply: oneshot::Sender<Outcome>,
 }
 
 /// Is something to be done by whoever holds the store, between two groups.

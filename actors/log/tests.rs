@@ -25,6 +25,7 @@ struct FakeLedger {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
+    DiskFull,
     ErrorAfterWrite,
     PanicAfterWrite,
 }
@@ -36,11 +37,17 @@ impl Ledger for FakeLedger {
         _: &mut dyn FnMut() -> Result<(), crate::supervisor::Fault>,
     ) -> Result<Vec<Verdict>, LedgerError> {
         self.groups.push(group.len());
+        let fault = self.script.pop();
+        if fault == Some(Fault::DiskFull) {
+            return Err(LedgerError::Unwritable { code: "disk-full".into(), nothing_written: true });
+        }
         let verdicts = group.iter().map(|commit| self.one(commit)).collect();
-        match self.script.pop() {
-            Some(Fault::ErrorAfterWrite) => Err(LedgerError::Unwritable { code: "disk-full".into() }),
+        match fault {
+            Some(Fault::ErrorAfterWrite) => {
+                Err(LedgerError::Unwritable { code: "disk-full".into(), nothing_written: false })
+            }
             Some(Fault::PanicAfterWrite) => panic!("scripted"),
-            None => Ok(verdicts),
+            Some(Fault::DiskFull) | None => Ok(verdicts),
         }
     }
 
@@ -53,7 +60,7 @@ impl Ledger for FakeLedger {
             return Ok(());
         }
         self.unwritable_for -= 1;
-        Err(LedgerError::Unwritable { code: "disk-full".into() })
+        Err(LedgerError::Unwritable { code: "disk-full".into(), nothing_written: false })
     }
 
     fn head(&self) -> u64 {
@@ -143,6 +150,20 @@ async fn a_caller_that_wants_to_know_learns_that_it_is_unknown() {
     assert!(matches!(log.offer(commit(1)).await, Ok(Verdict::AlreadyCommitted(_))));
     log.close();
     joined.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_refused_before_it_was_written_is_not_called_lost() {
+    let log = LogHandle::default();
+    let script = vec![Fault::DiskFull, Fault::DiskFull];
+    let (args, ledger) = args(&log, FakeLedger { script, ..FakeLedger::default() });
+    let (_writer, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    // Who wants to know at once is told so; who can wait is served once there is room.
+    assert_eq!(log.offer(commit(1)).await, Err(LogError::Unwritable { code: "disk-full".into() }));
+    assert!(matches!(log.commit(commit(2)).await, Ok(Verdict::Committed(_))));
+    log.close();
+    joined.await.unwrap();
+    assert_eq!(ledger.lock().unwrap().events.len(), 1);
 }
 
 #[tokio::test]

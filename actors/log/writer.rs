@@ -11,7 +11,7 @@ use thoughtstream_domain::id::TypeRef;
 use thoughtstream_domain::time::Timestamp;
 
 use super::queue::{Pending, Queue, Taken};
-use super::{LogHandle, LogState};
+use super::{LogError, LogHandle, LogState};
 use crate::hub::Moved;
 use crate::killpoint::{KillPoint, KillPoints, KillSite};
 use crate::supervisor::{Fault, StatusCell};
@@ -65,6 +65,8 @@ pub enum LedgerError {
     Unwritable {
         /// Why, as a code with a few words.
         code: String,
+        /// It was refused before anything was written: who waits need not wonder.
+        nothing_written: bool,
     },
     /// It is damaged.
     #[error("damaged: {what}")]
@@ -208,7 +210,10 @@ impl Loop {
             Err(poisoned) => {
                 self.args.ledger.clear_poison();
                 let code = "the writer died while it wrote".to_owned();
-                (PoisonError::into_inner(poisoned), Some(LedgerError::Unwritable { code }))
+                (
+                    PoisonError::into_inner(poisoned),
+                    Some(LedgerError::Unwritable { code, nothing_written: false }),
+                )
             }
         };
         let mut patience = Duration::ZERO;
@@ -241,7 +246,18 @@ impl Loop {
         self.site.pass_blocking(KillPoint::CommitBefore)?;
         let (commits, replies): (Vec<_>, Vec<_>) = group.into_iter().map(|p| (p.commit, p.reply)).unzip();
         let mut inside = || self.site.pass_blocking(KillPoint::CommitInside);
-        let verdicts = ledger.apply(&commits, &mut inside)?; // an error drops the replies: unknown to those who wait
+        let verdicts = match ledger.apply(&commits, &mut inside) {
+            Ok(verdicts) => verdicts,
+            Err(error) => {
+                if let LedgerError::Unwritable { code, nothing_written: true } = &error {
+                    for reply in replies {
+                        drop(reply.send(Err(LogError::Unwritable { code: code.clone() })));
+                    }
+                }
+                // Any other error drops the replies: unknown to those who wait.
+                return Err(error.into());
+            }
+        };
         self.site.pass_blocking(KillPoint::CommitAfterSync)?;
         self.args.log.head.send_replace(ledger.head());
         let mut moved = Vec::new();
@@ -255,7 +271,7 @@ impl Loop {
         }
         for (reply, verdict) in replies.into_iter().zip(verdicts) {
             // Whoever asked may be gone; the commit stands all the same.
-            drop(reply.send(verdict));
+            drop(reply.send(Ok(verdict)));
         }
         self.args.log.hub.announce(&moved);
         self.args.status.settled();
@@ -273,19 +289,24 @@ impl Loop {
                     self.args.log.state.send_replace(LogState::Damaged { what });
                     return Err(ThreadEnd::Failed);
                 }
-                LedgerError::Unwritable { code } => {
-                    self.args.log.state.send_if_modified(|state| {
+                LedgerError::Unwritable { code, .. } => {
+                    let news = self.args.log.state.send_if_modified(|state| {
                         let news = *state == LogState::Writable;
                         if news {
                             *state = LogState::Unwritable { code: code.clone(), since };
                         }
                         news
                     });
+                    if news {
+                        tracing::warn!(target: "log", code, "the log cannot be written; reading goes on");
+                    }
                 }
             }
             match ledger.reopen() {
                 Ok(()) => {
-                    self.args.log.state.send_replace(LogState::Writable);
+                    if self.args.log.state.send_replace(LogState::Writable) != LogState::Writable {
+                        tracing::info!(target: "log", "the log is written again");
+                    }
                     self.args.log.head.send_replace(ledger.head());
                     return Ok(());
                 }

@@ -49,11 +49,14 @@ impl StoreLedger {
             WriteError::NoSpace { free, needed } => {
                 self.needed = Some(needed);
                 let code = format!("disk-full: {free} bytes are free, {needed} are needed");
-                LedgerError::Unwritable { code }
+                LedgerError::Unwritable { code, nothing_written: true }
             }
             WriteError::Damaged { place } => LedgerError::Damaged { what: place },
             WriteError::Failed(_) | WriteError::Unknown(_) | WriteError::MustReopen => {
-                LedgerError::Unwritable { code: "write-failed: the log is opened again".to_owned() }
+                LedgerError::Unwritable {
+                    code: "write-failed: the log is opened again".to_owned(),
+                    nothing_written: false,
+                }
             }
         }
     }
@@ -87,6 +90,7 @@ impl Ledger for StoreLedger {
             if free < needed {
                 return Err(LedgerError::Unwritable {
                     code: format!("disk-full: {free} bytes are free, {needed} are needed"),
+                    nothing_written: true,
                 });
             }
             self.needed = None;
@@ -103,7 +107,9 @@ impl Ledger for StoreLedger {
                 | OpenError::NewerFormat { .. }
                 | OpenError::Held { .. }
                 | OpenError::Disk(_)
-                | OpenError::Io { .. } => LedgerError::Unwritable { code: "reopen-failed".to_owned() },
+                | OpenError::Io { .. } => {
+                    LedgerError::Unwritable { code: "reopen-failed".to_owned(), nothing_written: false }
+                }
             })?;
         }
         if let Ok(head) = self.reader.last_position() {

@@ -28,7 +28,7 @@ use thiserror::Error;
 use crate::atomic::{self, ReadError, WriteError};
 use crate::process::{Presence, ProcessError, ProcessIdentity};
 
-/// A record is five short lines.
+/// A record is seven short lines.
 const RECORD_BYTES_MAX: u64 = 1024;
 
 /// Whoever only looks holds a shared lock for microseconds; a lock without a living owner in its record is
@@ -41,9 +41,29 @@ const DYING_PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between these tries.
 const UNRECORDED_PAUSE: Duration = Duration::from_millis(20);
 
+/// For how long an owner means to stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnerKind {
+    /// Until it is told to stop: whoever comes second has to go.
+    Service,
+    /// Until it has done one thing: whoever comes second waits.
+    Command,
+}
+
+impl OwnerKind {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Command => "command",
+        }
+    }
+}
+
 /// Who holds a lock, and since when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerRecord {
+    /// For how long it means to stay.
+    pub kind: OwnerKind,
     /// The process.
     pub process: ProcessIdentity,
     /// When it took the lock, in milliseconds since 1970, by its own clock.
@@ -149,7 +169,7 @@ impl OwnerLock {
     /// # Errors
     ///
     /// Returns an error if another process holds it, or if anything about it is not exactly right.
-    pub fn acquire(directory: &Path, name: &str, since_ms: i64) -> Result<Self, LockError> {
+    pub fn acquire(directory: &Path, name: &str, kind: OwnerKind, since_ms: i64) -> Result<Self, LockError> {
         let record_path = directory.join(format!("{name}.owner"));
         let lock = lock_exclusively(&directory.join(format!("{name}.lock")), &record_path)?;
         let process = ProcessIdentity::current().map_err(LockError::Process)?;
@@ -164,7 +184,7 @@ impl OwnerLock {
                 (owner.process != process).then_some(Reclaimed { owner, presence })
             }
         };
-        let owner = OwnerRecord { process, since_ms };
+        let owner = OwnerRecord { kind, process, since_ms };
         atomic::replace(&record_path, owner.to_text().as_bytes(), 0o600).map_err(LockError::Write)?;
         Ok(Self { record_path, owner, reclaimed, _lock: lock })
     }
@@ -186,6 +206,27 @@ impl Drop for OwnerLock {
     fn drop(&mut self) {
         // A record that stays names a process that is about to end; the next owner reclaims it.
         atomic::remove(&self.record_path).ok();
+    }
+}
+
+/// Says, for as long as it lives, that somebody waits for a lock and goes before those who come later. It has
+/// a file of its own, and no record: [`look`] shows it as held.
+#[derive(Debug)]
+pub struct Announced {
+    _lock: Flock<File>,
+}
+
+/// Announces that this process waits; nothing if another has announced the same before.
+///
+/// # Errors
+///
+/// Returns an error if the file `name`.lock cannot be opened or locked.
+pub fn announce(directory: &Path, name: &str) -> Result<Option<Announced>, LockError> {
+    let unrecorded = directory.join(format!("{name}.owner"));
+    match lock_exclusively(&directory.join(format!("{name}.lock")), &unrecorded) {
+        Ok(lock) => Ok(Some(Announced { _lock: lock })),
+        Err(LockError::Held { .. } | LockError::HeldByUnknown { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -301,14 +342,18 @@ fn read_record(path: &Path) -> Result<Option<OwnerRecord>, LockError> {
     }
 }
 
-const FIRST_LINE: &str = "thoughtstream owner 1";
+const FIRST_LINE: &str = "thoughtstream owner 2";
+/// What a service wrote before owners said of which kind they are.
+const FIRST_LINE_1: &str = "thoughtstream owner 1";
 const LAST_LINE: &str = "end";
 
 impl OwnerRecord {
     fn to_text(&self) -> String {
         let ProcessIdentity { pid, start_ticks, boot } = &self.process;
-        let since = self.since_ms;
-        format!("{FIRST_LINE}\npid {pid}\nstart {start_ticks}\nboot {boot}\nsince {since}\n{LAST_LINE}\n")
+        let (kind, since) = (self.kind.word(), self.since_ms);
+        format!(
+            "{FIRST_LINE}\nkind {kind}\npid {pid}\nstart {start_ticks}\nboot {boot}\nsince {since}\n{LAST_LINE}\n"
+        )
     }
 
     /// Reads exactly what [`OwnerRecord::to_text`] writes; the last line shows that nothing was cut off.
@@ -318,10 +363,17 @@ impl OwnerRecord {
             return Err("it is empty");
         }
         let lines: Vec<&str> = text.strip_suffix('\n').ok_or("it is cut off")?.split('\n').collect();
-        let [FIRST_LINE, pid, start, boot, since, LAST_LINE] = lines[..] else {
-            return Err("it is cut off or of another kind");
+        let (kind, pid, start, boot, since) = match lines[..] {
+            [FIRST_LINE, kind, pid, start, boot, since, LAST_LINE] => (kind, pid, start, boot, since),
+            [FIRST_LINE_1, pid, start, boot, since, LAST_LINE] => ("kind service", pid, start, boot, since),
+            _ => return Err("it is cut off or of another kind"),
         };
+        let kind = [OwnerKind::Service, OwnerKind::Command]
+            .into_iter()
+            .find(|known| kind.strip_prefix("kind ") == Some(known.word()))
+            .ok_or("it does not say which kind of owner")?;
         Ok(Self {
+            kind,
             process: ProcessIdentity {
                 pid: field(pid, "pid ").ok_or("its process number is not one")?,
                 start_ticks: field(start, "start ").ok_or("its start time is not one")?,

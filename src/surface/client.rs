@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_effects::dirs::PrivateDir;
-use thoughtstream_effects::lock::{self, Holding, LockError, OwnerLock, OwnerRecord};
+use thoughtstream_effects::lock::{self, Holding, LockError, OwnerKind, OwnerLock, OwnerRecord};
 
 use crate::ask::Operated;
 use crate::command::init::data_failure;
@@ -20,6 +20,9 @@ use crate::socket::{ANSWER_BYTES_MAX, Door, Frame, Greeting, Hello, PROTOCOL, pe
 
 /// The name of the lock that the owner of a data directory holds.
 pub const LOCK: &str = "service";
+
+/// The name of the lock that a service holds while it waits for [`LOCK`]: no command goes before it.
+pub const COMING: &str = "coming";
 
 /// A service that holds the lock opens its doors within this time; one that does not is not answering.
 const DOOR_PATIENCE: Duration = Duration::from_secs(3);
@@ -50,23 +53,39 @@ pub fn reach(session: &Session, door: Door) -> Result<Reached, Failure> {
     let data = &session.places.data;
     PrivateDir::open(data).map_err(|error| data_failure(&error))?;
     let begun = Instant::now();
+    let patience = DOOR_PATIENCE.max(LOCK_PATIENCE);
     loop {
-        match OwnerLock::acquire(data, LOCK, session.now().as_millis()) {
-            Ok(lock) => return Ok(Reached::Alone(lock)),
-            Err(LockError::Held { owner, .. }) => {
-                if let Some(connection) = enter(data, door, &owner)? {
-                    return Ok(Reached::Service(Box::new(connection)));
-                }
-                if begun.elapsed() > DOOR_PATIENCE.max(LOCK_PATIENCE) {
-                    return Err(silent(&owner));
-                }
+        // A service that is coming goes first: short commands one after the other would keep it out for good.
+        let held = if begun.elapsed() <= patience && is_held(data, COMING)? {
+            match lock::look(data, LOCK).map_err(|error| lock_failure(&error))? {
+                Holding::Held(owner) => owner,
+                Holding::Free => None,
             }
-            // Its holder is just writing its name down, or has taken it away and lets go.
-            Err(LockError::HeldByUnknown { .. }) if begun.elapsed() <= LOCK_PATIENCE => {}
-            Err(error) => return Err(lock_failure(&error)),
+        } else {
+            match OwnerLock::acquire(data, LOCK, OwnerKind::Command, session.now().as_millis()) {
+                Ok(lock) => return Ok(Reached::Alone(lock)),
+                Err(LockError::Held { owner, .. }) => Some(owner),
+                Err(LockError::HeldByUnknown { .. }) if begun.elapsed() <= patience => None,
+                Err(error) => return Err(lock_failure(&error)),
+            }
+        };
+        if let Some(owner) =
+            held.filter(|owner| owner.kind == OwnerKind::Service || begun.elapsed() > patience)
+        {
+            if let Some(connection) = enter(data, door, &owner)? {
+                return Ok(Reached::Service(Box::new(connection)));
+            }
+            if begun.elapsed() > patience {
+                return Err(silent(&owner));
+            }
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+fn is_held(data: &Path, name: &str) -> Result<bool, Failure> {
+    let holding = lock::look(data, name).map_err(|error| lock_failure(&error))?;
+    Ok(holding != Holding::Free)
 }
 
 /// Reaches a running service and nobody else.
@@ -117,11 +136,18 @@ pub(crate) fn lock_failure(error: &LockError) -> Failure {
 fn held(owner: &OwnerRecord) -> Failure {
     let since = Timestamp::from_millis(owner.since_ms);
     let what = format!("the log is held by process {} since {since}", owner.process.pid);
-    Failure::new(Exit::CouldNotLook, "data.held", what)
+    let failure = Failure::new(Exit::CouldNotLook, "data.held", what);
+    match owner.kind {
+        OwnerKind::Service => failure,
+        OwnerKind::Command => failure.with_hint("it is another command: try again once that has ended"),
+    }
 }
 
 fn silent(owner: &OwnerRecord) -> Failure {
     let mut failure = held(owner);
+    if owner.kind == OwnerKind::Command {
+        return failure;
+    }
     failure.what.push_str(", which does not answer");
     failure.with_hint("if it is stuck, end that process: nothing that was acknowledged is lost")
 }

@@ -20,12 +20,12 @@ use thoughtstream_channels::filesystem::watch::WatchSettings;
 use thoughtstream_domain::declaration::DeclarationSet;
 use thoughtstream_domain::yaml::{Problem, render_all};
 use thoughtstream_effects::dirs::PrivateDir;
-use thoughtstream_effects::lock::{LockError, OwnerLock};
+use thoughtstream_effects::lock::{self, LockError, OwnerKind, OwnerLock};
 use thoughtstream_effects::{notify, os};
 use thoughtstream_store::{Options, Store};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{LOCK, lock_failure};
+use crate::client::{COMING, LOCK, lock_failure};
 use crate::command::asking::open_failure;
 use crate::command::init::data_failure;
 use crate::config::Config;
@@ -39,11 +39,14 @@ use crate::session::{Session, now};
 use crate::socket::{Doors, keeper};
 use crate::submit::{ensure, types_failure};
 
-/// Another command may hold the store for a moment; a service waits that long for it before it gives up.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+/// A service that is going down holds the store a little longer than its doors; so long its successor waits.
+const SERVICE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often the lock is tried.
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// A command holds the store until it has done its one thing, which takes long for a copy of a large log.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the lock is tried; commands try less often, and not at all while a service is coming.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Says how a service is started.
 #[derive(Debug, Clone, Copy, Default)]
@@ -93,19 +96,34 @@ struct Told {
 
 /// Becomes the owner of the data directory.
 fn own(data: &Path) -> Result<OwnerLock, Failure> {
+    // Commands that come later wait until this one had its turn.
+    let _coming = lock::announce(data, COMING).map_err(|error| lock_failure(&error))?;
     let begun = Instant::now();
     loop {
-        match OwnerLock::acquire(data, LOCK, now().as_millis()) {
+        match OwnerLock::acquire(data, LOCK, OwnerKind::Service, now().as_millis()) {
             Ok(lock) => return Ok(lock),
-            // A service holds it for good and answers; a command lets go soon.
-            Err(error @ (LockError::Held { .. } | LockError::HeldByUnknown { .. }))
-                if begun.elapsed() >= LOCK_PATIENCE || answers(data) =>
-            {
-                return Err(already(&error));
-            }
-            Err(LockError::Held { .. } | LockError::HeldByUnknown { .. }) => std::thread::sleep(LOCK_PAUSE),
-            Err(error) => return Err(already(&error)),
+            Err(error) if begun.elapsed() < patience(&error, data) => std::thread::sleep(LOCK_PAUSE),
+            Err(error) => return Err(not_owned(&error)),
         }
+    }
+}
+
+/// Returns how long a service waits for whoever is in its way.
+fn patience(error: &LockError, data: &Path) -> Duration {
+    match error {
+        LockError::Held { owner, .. } if owner.kind == OwnerKind::Service => {
+            // One that answers stays.
+            if answers(data) { Duration::ZERO } else { SERVICE_PATIENCE }
+        }
+        LockError::Held { .. } | LockError::HeldByUnknown { .. } => COMMAND_PATIENCE,
+        LockError::OwnerLives { .. }
+        | LockError::Damaged { .. }
+        | LockError::NotRegular { .. }
+        | LockError::Unsteady { .. }
+        | LockError::Io { .. }
+        | LockError::Read(_)
+        | LockError::Write(_)
+        | LockError::Process(_) => Duration::ZERO,
     }
 }
 
@@ -115,11 +133,15 @@ fn answers(data: &Path) -> bool {
     doors.is_some_and(|(ask, _)| std::os::unix::net::UnixStream::connect(ask).is_ok())
 }
 
-fn already(error: &LockError) -> Failure {
+/// Says why the data directory could not be owned, and what to do about another service.
+fn not_owned(error: &LockError) -> Failure {
     let failure = lock_failure(error);
-    let failure =
-        if matches!(error, LockError::Held { .. }) { failure.ending(Exit::Refused) } else { failure };
-    failure.with_hint("one service owns a log: stop that one first, or use another --data DIR")
+    if let LockError::Held { owner, .. } | LockError::OwnerLives { owner, .. } = error
+        && owner.kind == OwnerKind::Service
+    {
+        return failure.with_hint("one service owns a log: stop that one first, or use another --data DIR");
+    }
+    failure
 }
 
 async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Failure> {

@@ -13,7 +13,7 @@ fn record_path(dir: &Path) -> PathBuf {
 }
 
 fn write_record(dir: &Path, process: ProcessIdentity) -> OwnerRecord {
-    let owner = OwnerRecord { process, since_ms: 17 };
+    let owner = OwnerRecord { kind: OwnerKind::Command, process, since_ms: 17 };
     fs::write(record_path(dir), owner.to_text()).unwrap();
     owner
 }
@@ -44,9 +44,9 @@ impl Drop for Living {
 fn a_second_owner_is_told_who_is_first_and_since_when() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Free);
-    let first = OwnerLock::acquire(dir.path(), NAME, 1_700_000_000_123).unwrap();
+    let first = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1_700_000_000_123).unwrap();
     assert!(first.reclaimed().is_none());
-    let error = OwnerLock::acquire(dir.path(), NAME, 2).unwrap_err();
+    let error = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 2).unwrap_err();
     let text = error.to_string();
     let LockError::Held { owner, .. } = error else { panic!("{error:?}") };
     assert_eq!(&owner, first.owner());
@@ -54,14 +54,14 @@ fn a_second_owner_is_told_who_is_first_and_since_when() {
     assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Held(Some(owner)));
     drop(first);
     assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Free);
-    assert!(OwnerLock::acquire(dir.path(), NAME, 3).unwrap().reclaimed().is_none());
+    assert!(OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 3).unwrap().reclaimed().is_none());
 }
 
 #[test]
 fn another_name_in_the_same_directory_is_another_lock() {
     let dir = tempfile::tempdir().unwrap();
-    let _first = OwnerLock::acquire(dir.path(), NAME, 1).unwrap();
-    OwnerLock::acquire(dir.path(), "materializer", 1).unwrap();
+    let _first = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1).unwrap();
+    OwnerLock::acquire(dir.path(), "materializer", OwnerKind::Service, 1).unwrap();
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn of_many_at_once_exactly_one_becomes_owner() {
     let results: Vec<_> = std::thread::scope(|scope| {
         let take = || {
             start.wait();
-            OwnerLock::acquire(dir.path(), NAME, 1)
+            OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1)
         };
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -100,7 +100,7 @@ fn a_record_of_a_recycled_number_an_earlier_boot_or_a_dead_process_is_reclaimed(
         (dead, Presence::Gone),
     ] {
         let owner = write_record(dir.path(), process);
-        let lock = OwnerLock::acquire(dir.path(), NAME, 18).unwrap();
+        let lock = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 18).unwrap();
         assert_eq!(lock.reclaimed(), Some(&Reclaimed { owner, presence }));
         assert_eq!(lock.owner().since_ms, 18);
     }
@@ -111,7 +111,7 @@ fn a_living_owner_whose_lock_file_was_removed_is_not_robbed() {
     let dir = tempfile::tempdir().unwrap();
     let living = Living::start();
     let owner = write_record(dir.path(), living.identity());
-    let error = OwnerLock::acquire(dir.path(), NAME, 1).unwrap_err();
+    let error = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1).unwrap_err();
     assert!(matches!(&error, LockError::OwnerLives { owner: named, .. } if *named == owner), "{error:?}");
     assert_eq!(fs::read_to_string(record_path(dir.path())).unwrap(), owner.to_text());
 }
@@ -122,29 +122,36 @@ fn a_damaged_record_fails_closed_wherever_it_is_cut() {
     let whole = write_record(dir.path(), ProcessIdentity::current().unwrap()).to_text();
     for length in 0..whole.len() {
         fs::write(record_path(dir.path()), &whole[..length]).unwrap();
-        let error = OwnerLock::acquire(dir.path(), NAME, 1).unwrap_err();
+        let error = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1).unwrap_err();
         assert!(matches!(error, LockError::Damaged { .. }), "{length}: {error:?}");
         assert_eq!(fs::read(record_path(dir.path())).unwrap(), &whole.as_bytes()[..length]);
     }
     for wrong in [
         whole.replace("pid ", "pid -"),
         whole.replace("start ", "start x"),
-        whole.replace("owner 1", "owner 2"),
+        whole.replace("owner 2", "owner 3"),
+        whole.replace("kind command", "kind guest"),
         format!("{whole}more\n"),
         "x".repeat(5000),
     ] {
         fs::write(record_path(dir.path()), wrong).unwrap();
-        assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 1), Err(LockError::Damaged { .. })));
+        assert!(matches!(
+            OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1),
+            Err(LockError::Damaged { .. })
+        ));
     }
 }
 
 #[test]
 fn the_record_of_a_holder_that_cannot_be_believed_is_not_shown() {
     let dir = tempfile::tempdir().unwrap();
-    let lock = OwnerLock::acquire(dir.path(), NAME, 1).unwrap();
+    let lock = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1).unwrap();
     fs::write(record_path(dir.path()), "half").unwrap();
     assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Held(None));
-    assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 2), Err(LockError::HeldByUnknown { .. })));
+    assert!(matches!(
+        OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 2),
+        Err(LockError::HeldByUnknown { .. })
+    ));
     drop(lock);
 }
 
@@ -153,14 +160,23 @@ fn a_link_a_directory_or_a_pipe_in_place_of_the_lock_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("service.lock");
     symlink(dir.path().join("elsewhere"), &path).unwrap();
-    assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 1), Err(LockError::NotRegular { .. })));
+    assert!(matches!(
+        OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1),
+        Err(LockError::NotRegular { .. })
+    ));
     assert!(!dir.path().join("elsewhere").exists());
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 1), Err(LockError::NotRegular { .. })));
+    assert!(matches!(
+        OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1),
+        Err(LockError::NotRegular { .. })
+    ));
     fs::remove_dir(&path).unwrap();
     mkfifo(&path, Mode::S_IRWXU).unwrap();
-    assert!(matches!(OwnerLock::acquire(dir.path(), NAME, 1), Err(LockError::NotRegular { .. })));
+    assert!(matches!(
+        OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1),
+        Err(LockError::NotRegular { .. })
+    ));
     assert!(matches!(look(dir.path(), NAME), Err(LockError::NotRegular { .. })));
 }
 
@@ -168,7 +184,7 @@ fn a_link_a_directory_or_a_pipe_in_place_of_the_lock_is_refused() {
 fn a_lock_ends_with_its_process_and_leaves_a_note_for_the_next() {
     const HOLD: &str = "THOUGHTSTREAM_TEST_HOLD";
     if let Some(dir) = std::env::var_os(HOLD) {
-        let lock = OwnerLock::acquire(Path::new(&dir), NAME, 41).unwrap();
+        let lock = OwnerLock::acquire(Path::new(&dir), NAME, OwnerKind::Service, 41).unwrap();
         std::mem::forget(lock);
         std::process::abort();
     }
@@ -181,7 +197,34 @@ fn a_lock_ends_with_its_process_and_leaves_a_note_for_the_next() {
         .status()
         .unwrap();
     assert!(!status.success());
-    let lock = OwnerLock::acquire(dir.path(), NAME, 42).unwrap();
+    let lock = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 42).unwrap();
     let reclaimed = lock.reclaimed().unwrap();
     assert_eq!((reclaimed.owner.since_ms, reclaimed.presence), (41, Presence::Gone));
+}
+
+#[test]
+fn a_record_says_of_which_kind_its_owner_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let lock = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Command, 5).unwrap();
+    let Err(LockError::Held { owner, .. }) = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 6)
+    else {
+        panic!("taken twice");
+    };
+    assert_eq!((owner.kind, owner.since_ms), (OwnerKind::Command, 5));
+    drop(lock);
+    // Before there were kinds, a record was believed to be a service's.
+    let older = owner.to_text().replace("owner 2", "owner 1").replace("kind command\n", "");
+    let read = OwnerRecord::from_text(older.as_bytes()).unwrap();
+    assert_eq!(read, OwnerRecord { kind: OwnerKind::Service, ..owner });
+}
+
+#[test]
+fn whoever_announced_itself_is_seen_until_it_has_its_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = announce(dir.path(), "coming").unwrap();
+    assert!(first.is_some());
+    assert!(announce(dir.path(), "coming").unwrap().is_none());
+    assert_eq!(look(dir.path(), "coming").unwrap(), Holding::Held(None));
+    drop(first);
+    assert_eq!(look(dir.path(), "coming").unwrap(), Holding::Free);
 }
