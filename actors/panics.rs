@@ -1,9 +1,14 @@
 //! Keeps the words of a panic out of every log: a payload may quote what a person wrote.
 
+use std::cell::RefCell;
 use std::panic::{PanicHookInfo, set_hook};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static LAST: RefCell<Option<(String, u32)>> = const { RefCell::new(None) };
+}
 
 /// Replaces the default hook, which prints the payload, by one that reports only where the panic happened.
 ///
@@ -17,9 +22,15 @@ pub fn panics_seen() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
+/// Returns the file and line of the last panic that the installed hook has seen on this thread.
+pub fn last_panic() -> Option<(String, u32)> {
+    LAST.with_borrow(Clone::clone)
+}
+
 fn report(info: &PanicHookInfo<'_>) {
     PANICS.fetch_add(1, Ordering::Relaxed);
     let (file, line) = info.location().map_or(("unknown", 0), |place| (place.file(), place.line()));
+    LAST.set(Some((file.to_owned(), line)));
     tracing::error!(file, line, "panicked");
 }
 
@@ -52,8 +63,10 @@ mod tests {
         let writer = sink.clone();
         tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).init();
         install_panic_hook();
-        let ended = std::thread::spawn(|| panic!("what the person wrote")).join();
-        assert!(ended.is_err());
+        let thrown = || std::panic::catch_unwind(|| panic!("what the person wrote")).is_err();
+        let (caught, place) = std::thread::spawn(move || (thrown(), last_panic())).join().unwrap();
+        assert!(caught && place.is_some_and(|(file, _)| file.ends_with("actors/panics.rs")));
+        assert_eq!(last_panic(), None);
         assert_eq!(panics_seen(), 1);
         let log = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
         assert!(log.contains("actors/panics.rs") && !log.contains("person"), "{log}");

@@ -74,7 +74,41 @@ fn a_damaged_copy_makes_nothing() {
         let data = file(&world, "new");
         let refused = world.thought(&[command, copy, "--data", &data]);
         assert!(matches!(refused.code, 1 | 4), "{refused:?}");
+        assert!(!std::path::Path::new(&data).exists(), "{command} left something behind");
+        // In a directory that was there before, the half-made log is gone as well.
+        std::fs::create_dir(&data).unwrap();
+        std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+        world.thought(&[command, copy, "--data", &data]);
         assert!(world.thought(&["status", "--data", &data]).expect(4).stderr.contains("store.absent"));
+        assert!(!std::path::Path::new(&data).join("log.redb.new").exists());
+        std::fs::remove_dir_all(&data).unwrap();
+    }
+}
+
+#[test]
+fn copies_and_new_logs_keep_apart_from_the_log_and_from_watched_folders() {
+    let world = World::with_config();
+    world.append("k", "x").expect(0);
+    let good = file(&world, "good");
+    world.thought(&["backup", &good, "--acknowledge-sensitive"]).expect(0);
+    let inside = |directory: &std::path::Path| directory.join("copy").display().to_string();
+    for (target, code) in
+        [(inside(&world.data), "copy.inside-data"), (inside(&world.notes), "copy.inside-watched")]
+    {
+        for command in ["backup", "export"] {
+            let refused = world.thought(&[command, &target, "--acknowledge-sensitive"]).expect(1);
+            assert!(refused.stderr.contains(code), "{}", refused.stderr);
+            assert!(!std::path::Path::new(&target).exists());
+        }
+    }
+    let missing = world.thought(&["backup", &file(&world, "nodir/x"), "--acknowledge-sensitive"]).expect(4);
+    assert!(missing.stderr.contains("nodir` for the copy"), "{}", missing.stderr);
+    let around = world.base().display().to_string();
+    for data in [inside(&world.notes), around] {
+        for command in ["restore", "import"] {
+            let refused = world.thought(&[command, &good, "--data", &data]).expect(1);
+            assert!(refused.stderr.contains("data.overlaps-watched"), "{}", refused.stderr);
+        }
     }
 }
 

@@ -151,3 +151,57 @@ fn files_that_a_look_skips_are_named_until_they_are_gone() {
     let down = world.thought(&["source", "skipped", "filesystem:notes"]).expect(1);
     assert!(down.stderr.contains("no service runs"), "{}", down.stderr);
 }
+
+#[test]
+fn damage_in_the_middle_of_the_log_is_told_in_words_of_ours() {
+    let world = World::with_config();
+    world.append("k", "x").expect(0);
+    let log = world.data.join("log.redb");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let mut state: u32 = 1;
+    let end = bytes.len().min(33 * 4096);
+    for byte in &mut bytes[3 * 4096..end] {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *byte = state.to_be_bytes()[0];
+    }
+    std::fs::write(&log, bytes).unwrap();
+    for command in ["status", "verify", "doctor", "inbox"] {
+        let answer = world.thought(&[command]);
+        assert!(matches!(answer.code, 1 | 4), "{command}: {answer:?}");
+        let told = answer.stdout + &answer.stderr;
+        assert!(!told.contains("panicked at") && !told.contains("RUST_BACKTRACE"), "{command}: {told}");
+    }
+}
+
+#[test]
+fn a_folder_that_contains_the_data_directory_is_named_as_that() {
+    let world = World::new();
+    let base = world.base().display().to_string();
+    world.thought(&["init", "--notes", &base]).expect(0);
+    let running = world.serve(&[]);
+    let incident = |answer: &Answer| answer.stdout.contains("root-overlaps-data");
+    world.until(&["inbox", "--json"], incident);
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn a_name_that_nobody_knows_is_refused_with_the_nearest_one() {
+    let world = World::with_config();
+    let id = world.append("k", "x").expect(0).json()["id"].as_str().unwrap().to_owned();
+    for (arguments, near) in [
+        (["run", "list", "--consumer", "document-link"], "document-links"),
+        (["event", "list", "--source", "notes:tets"], "notes:test"),
+        (["event", "list", "--type", "stream.thought.source.notes"], "stream.thought.source.note"),
+        (["event", "list", "--type", "nope.*"], ""),
+    ] {
+        if arguments[0] == "run" {
+            assert_eq!(world.serve(&["--paused"]).stop(), 0);
+        }
+        let refused = world.thought(&arguments).expect(1);
+        assert!(refused.stderr.contains("id.unknown") && refused.stderr.contains(near), "{}", refused.stderr);
+    }
+    world.thought(&["event", "list", "--type", "stream.thought.source.file.removed"]).expect(0);
+    let explained = world.thought(&["consumer", "explain", "document-links@1", &id, "--json"]).expect(0);
+    assert_eq!(explained.json()["consumer"], "document-links@1");
+    world.thought(&["consumer", "explain", "document-links@9", &id]).expect(1);
+}

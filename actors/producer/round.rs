@@ -237,10 +237,8 @@ impl Looking {
 fn incident(error: &RootError) -> RootIncident {
     match error {
         RootError::Missing { .. } => RootIncident::Missing,
-        RootError::Link { .. }
-        | RootError::NotADirectory { .. }
-        | RootError::ContainsData { .. }
-        | RootError::InsideData { .. } => RootIncident::Replaced,
+        RootError::Link { .. } | RootError::NotADirectory { .. } => RootIncident::Replaced,
+        RootError::ContainsData { .. } | RootError::InsideData { .. } => RootIncident::OverlapsData,
         RootError::Io { source, .. } => {
             RootIncident::Unreadable(nix::errno::Errno::from_raw(source.raw_os_error().unwrap_or(0)))
         }

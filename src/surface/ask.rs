@@ -101,6 +101,9 @@ pub enum Ask {
     Explain {
         /// The consumer.
         consumer: ConsumerId,
+        /// Its version; if none is named, the one that is enabled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u32>,
         /// The event.
         event: EventId,
     },

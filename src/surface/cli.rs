@@ -1,9 +1,11 @@
 //! The command line: what can be said, and which command answers it.
 
 use std::ffi::OsString;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use thoughtstream_actors::panics::{install_panic_hook, last_panic};
 
 use crate::ask::Operate;
 use crate::command;
@@ -117,7 +119,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(cli) => cli,
         Err(error) => return show_usage(&error, &mut out),
     };
-    let answered = dispatch(cli, &mut out).and_then(|exit| Ok(out.flush().map(|()| exit)?));
+    install_panic_hook();
+    let answered = guarded(|| dispatch(cli, &mut out)).and_then(|exit| Ok(out.flush().map(|()| exit)?));
     match answered {
         Ok(exit) => exit,
         Err(failure) => {
@@ -127,6 +130,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             failure.exit()
         }
     }
+}
+
+/// Turns a panic of the command into our bug: where it happened is said, its words are not.
+fn guarded(command: impl FnOnce() -> Result<Exit, Failure>) -> Result<Exit, Failure> {
+    std::panic::catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| {
+        let (file, line) = last_panic().unwrap_or_else(|| ("unknown".to_owned(), 0));
+        Err(Failure::new(Exit::Bug, "program.panicked", format!("this program failed at {file}:{line}"))
+            .with_hint("what was acknowledged is safe; `thought verify` shows whether the log is whole"))
+    })
 }
 
 fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
@@ -188,6 +200,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_panic_is_our_bug_and_says_nothing_of_what_it_was_about() {
+        let failure = guarded(|| panic!("what the person wrote")).unwrap_err();
+        assert_eq!((failure.exit(), failure.code.as_str()), (Exit::Bug, "program.panicked"));
+        assert!(!failure.render().contains("person"));
     }
 
     #[test]

@@ -9,8 +9,10 @@ use thoughtstream_store::backup::{BackupError, back_up, first_above_public};
 use thoughtstream_store::export::{ExportError, export};
 use thoughtstream_store::{Reader, RowError};
 
+use crate::apart::check_copy;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::places::Places;
 use crate::socket::Progress;
 
 /// Is a form of copy.
@@ -39,15 +41,17 @@ pub struct Copied {
 /// Copies the log into a new file that only its owner may read.
 ///
 /// # Errors
-/// [`Failure`] if something in it is above public-source and `acknowledged` is not said, or the file cannot be
-/// written. An incomplete copy is removed.
+/// [`Failure`] if something in it is above public-source and `acknowledged` is not said, or the file is
+/// where no copy may be, or cannot be written. An incomplete copy is removed.
 pub fn copy(
     reader: &Reader,
+    places: &Places,
     form: Form,
     path: &Path,
     acknowledged: bool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Copied, Failure> {
+    check_copy(path, places)?;
     if !acknowledged {
         refuse_above_public(reader)?;
     }

@@ -55,7 +55,6 @@ struct Stage {
 /// # Errors
 /// [`Failure`] if the folder cannot be watched, or something did not end as it must.
 pub fn run(folder: Option<&Path>, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
-    thoughtstream_actors::panics::install_panic_hook();
     let stage = set(folder)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::CouldNotLook, "service.threads", "cannot start threads").because(&error)

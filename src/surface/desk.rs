@@ -260,10 +260,10 @@ impl ServiceDesk {
             }
             Operate::Copy { form, path, acknowledge_sensitive } => {
                 let (form, path, acknowledged) = (*form, path.clone(), *acknowledge_sensitive);
-                let (reader, sending) = (self.service.reader(), reply.clone());
+                let (reader, sending, places) = (self.service.reader(), reply.clone(), self.places.clone());
                 let copied = tokio::task::spawn_blocking(move || {
                     let mut told = |p: Progress| sending.progress(p.done, p.total);
-                    copies::copy(&reader, form, &path, acknowledged, &mut told)
+                    copies::copy(&reader, &places, form, &path, acknowledged, &mut told)
                 });
                 let copied = copied.await.map_err(|_| bug("a copy failed"))??;
                 self.say(reply, &copied).await

@@ -83,6 +83,11 @@ fn keep<T>(problems: &mut Vec<Problem>, read: Result<T, Vec<Problem>>) -> Option
     read.map_err(|mut found| problems.append(&mut found)).ok()
 }
 
+/// Returns the folders that the configuration watches, as far as it can be read: a copy is possible all the same.
+pub(crate) fn watched(places: &Places) -> Vec<config::Folder> {
+    read_config(places).ok().and_then(Result::ok).map(|config| config.folders).unwrap_or_default()
+}
+
 fn read_config(places: &Places) -> Result<Result<Config, Vec<Problem>>, Failure> {
     let file = places.config_file();
     let bytes = match file.symlink_metadata() {

@@ -9,6 +9,7 @@ pub mod events;
 pub mod explain;
 pub mod inbox;
 pub mod lineage;
+mod names;
 pub mod runs;
 pub mod sources;
 pub mod status;
@@ -97,11 +98,16 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Status { states } => put(sink, &status::status(look, states)?),
         Ask::Inbox => inbox::inbox(look)?.iter().try_for_each(|item| put(sink, item)),
         Ask::Why { id } => put(sink, &why::why(look, id)?),
-        Ask::Events(filter) => events::list(look.reader, filter, sink),
-        Ask::Tail(filter) => events::list(look.reader, filter, sink),
+        Ask::Events(filter) | Ask::Tail(filter) => {
+            names::check_events(look, filter)?;
+            events::list(look.reader, filter, sink)
+        }
         Ask::Event { id } => put(sink, &events::one(look.reader, id)?),
         Ask::Lineage { id } => put(sink, &lineage::lineage(look.reader, id)?),
-        Ask::Runs(filter) => runs::list(look.reader, filter, sink),
+        Ask::Runs(filter) => {
+            names::check_runs(look, filter)?;
+            runs::list(look.reader, filter, sink)
+        }
         Ask::Run { id } => put(sink, &runs::one(look.reader, id)?),
         Ask::Consumers { states } => {
             consumers::list(look, states)?.iter().try_for_each(|consumer| put(sink, consumer))
@@ -109,7 +115,9 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Sources => sources::list(look.reader)?.iter().try_for_each(|row| put(sink, row)),
         Ask::Skipped { source } => sources::skipped(look, source)?.iter().try_for_each(|row| put(sink, row)),
         Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
-        Ask::Explain { consumer, event } => put(sink, &explain::explain(look, consumer, event)?),
+        Ask::Explain { consumer, version, event } => {
+            put(sink, &explain::explain(look, consumer, *version, event)?)
+        }
         Ask::Verify { from } => {
             let report = verify::verify(look, from.as_deref(), sink)?;
             put(sink, &report)

@@ -61,7 +61,6 @@ pub struct How {
 /// [`Failure`] if it cannot start, with every problem of the configuration at once.
 pub fn run(session: &Session, how: How) -> Result<Exit, Failure> {
     os::close_process_memory().map_err(|error| Failure::of(Exit::CouldNotLook, "process.private", &error))?;
-    thoughtstream_actors::panics::install_panic_hook();
     let loaded = load(&session.places)?;
     PrivateDir::create(&session.places.data).map_err(|error| data_failure(&error))?;
     let lock = own(&session.places.data)?;

@@ -380,13 +380,20 @@ impl FilesystemProducer {
 }
 
 /// Scans that come to no result.
-const ROOT_CODES: [&str; 5] =
-    ["root-missing", "root-replaced", "root-unreadable", "too-many-files", "too-many-entries"];
+const ROOT_CODES: [&str; 6] = [
+    "root-missing",
+    "root-replaced",
+    "root-overlaps-data",
+    "root-unreadable",
+    "too-many-files",
+    "too-many-entries",
+];
 
 fn error_code(error: &ScanError) -> &'static str {
     match error {
         ScanError::Root(RootIncident::Missing) => "root-missing",
         ScanError::Root(RootIncident::Replaced) => "root-replaced",
+        ScanError::Root(RootIncident::OverlapsData) => "root-overlaps-data",
         ScanError::Root(RootIncident::Unreadable(_)) => "root-unreadable",
         ScanError::TooManyFiles { .. } => "too-many-files",
         ScanError::TooManyEntries { .. } => "too-many-entries",

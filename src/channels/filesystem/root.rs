@@ -81,6 +81,9 @@ pub enum RootIncident {
     /// A link, another directory or another filesystem is at its path.
     #[error("the root is another directory now")]
     Replaced,
+    /// It and the service's data directory lie one inside the other.
+    #[error("the root and the data directory lie one inside the other")]
+    OverlapsData,
     /// It may not be read.
     #[error("the root cannot be read: {0}")]
     Unreadable(Errno),

@@ -38,6 +38,19 @@ pub(crate) fn make(
         Presence::Unfinished => remove_unfinished(disk)?,
         Presence::Absent => {}
     }
+    let filled = fill_new(disk, options, fill);
+    if filled.is_err() {
+        // What cannot be removed still reads as unfinished; the first error is the one that counts.
+        drop(remove_unfinished(disk));
+    }
+    filled
+}
+
+fn fill_new(
+    disk: &dyn Disk,
+    options: Options,
+    fill: impl FnOnce(Box<dyn DiskFile>) -> Result<Database, FillError>,
+) -> Result<(), CreateError> {
     // Its name marks everything that follows as unfinished until the last step.
     let log = disk.create(LOG_UNFINISHED)?;
     disk.sync_names()?;

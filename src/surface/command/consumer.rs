@@ -1,7 +1,7 @@
 //! `thought consumer`: look at consumers, and move them.
 
 use clap::{Args, Subcommand};
-use thoughtstream_domain::id::{ConsumerId, EventId, ExecutionId, RunId};
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId, ExecutionId, RunId};
 
 use super::{asking, operating};
 use crate::ask::{Ask, Operate, Target};
@@ -79,10 +79,28 @@ pub struct SkipArgs {
 /// Names a consumer and an event.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The consumer
-    pub consumer: ConsumerId,
+    /// The consumer, or one of its versions as `ID@n`
+    #[arg(value_parser = named)]
+    pub consumer: Named,
     /// The event
     pub event: EventId,
+}
+
+/// Is a consumer as a person names it: with a version as lists print it, or without.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// The consumer.
+    pub id: ConsumerId,
+    /// The version, if one was named.
+    pub version: Option<u32>,
+}
+
+fn named(text: &str) -> Result<Named, thoughtstream_domain::id::IdError> {
+    if text.contains('@') {
+        let ConsumerKey { id, version } = ConsumerKey::parse(text)?;
+        return Ok(Named { id, version: Some(version) });
+    }
+    Ok(Named { id: ConsumerId::parse(text)?, version: None })
 }
 
 /// The longest reason, as the events that record it hold it.
@@ -110,7 +128,8 @@ pub fn run(command: ConsumerCommand, session: &Session, out: &mut Out) -> Result
             })
         }
         ConsumerCommand::Explain(ExplainArgs { consumer, event }) => {
-            asking::one(session, Ask::Explain { consumer, event }, out, |explained| {
+            let Named { id: consumer, version } = consumer;
+            asking::one(session, Ask::Explain { consumer, version, event }, out, |explained| {
                 render::explain::explain(&explained)
             })
         }

@@ -14,6 +14,7 @@ use thoughtstream_store::{CreateError, Options};
 use super::asking::{open, open_failure, read};
 use super::init::data_failure;
 use super::verify::Reported;
+use crate::apart::check_new_log;
 use crate::ask::{Operate, Operated};
 use crate::chance;
 use crate::client::{self, Reached};
@@ -61,8 +62,9 @@ pub fn copy(form: Form, args: &CopyArgs, session: &Session, out: &mut Out) -> Re
         }
         Reached::Alone(_lock) => {
             let store = open(session)?;
-            let copied =
-                copies::copy(&store.reader, form, &path, acknowledge_sensitive, &mut |at| bar.at(at))?;
+            let mut told = |at| bar.at(at);
+            let places = &session.places;
+            let copied = copies::copy(&store.reader, places, form, &path, acknowledge_sensitive, &mut told)?;
             bar.done();
             copied
         }
@@ -96,10 +98,12 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 /// # Errors
 /// [`Failure`] if the backup does not verify, or there is a log already.
 pub fn restored(args: &FromArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let _lock = alone(session)?;
     let mark = chance::bytes()?;
-    let made = restore(&args.file, &session.places.data, mark, session.now(), Options::default());
-    show(&made.map_err(|error| restore_failure(&error))?, session, out)
+    let report = new_log(session, || {
+        let made = restore(&args.file, &session.places.data, mark, session.now(), Options::default());
+        made.map_err(|error| restore_failure(&error))
+    })?;
+    show(&report, session, out)
 }
 
 /// Makes a new log from an export, in a data directory that has none.
@@ -111,11 +115,37 @@ pub fn imported(args: &FromArgs, session: &Session, out: &mut Out) -> Result<Exi
         Failure::new(Exit::CouldNotLook, "import.file", format!("cannot open `{}`", args.file.display()))
             .because(&error)
     })?;
-    let _lock = alone(session)?;
     let mark = chance::bytes()?;
     let mut lines = BufReader::new(file);
-    let made = import(&mut lines, &session.places.data, mark, session.now(), Options::default());
-    show(&made.map_err(|error| import_failure(&error))?, session, out)
+    let report = new_log(session, || {
+        let made = import(&mut lines, &session.places.data, mark, session.now(), Options::default());
+        made.map_err(|error| import_failure(&error))
+    })?;
+    show(&report, session, out)
+}
+
+/// Makes a new log in a data directory that this command owns meanwhile; if that fails, whatever it created
+/// for it is gone again.
+fn new_log(session: &Session, make: impl FnOnce() -> Result<Report, Failure>) -> Result<Report, Failure> {
+    check_new_log(&session.places)?;
+    let data = &session.places.data;
+    let missing: Vec<&Path> =
+        data.ancestors().take_while(|above| above.symlink_metadata().is_err()).collect();
+    let lock = alone(session);
+    let made = match &lock {
+        Ok(_) => make(),
+        Err(failure) => Err(failure.clone()),
+    };
+    if made.is_err() && !missing.is_empty() {
+        // The lock's file goes while it is held, so nobody else can own a directory that is on its way out.
+        std::fs::remove_file(data.join(format!("{}.lock", client::LOCK))).ok();
+        drop(lock);
+        // Removes empty ones only: what somebody else put there meanwhile stays.
+        for directory in missing {
+            std::fs::remove_dir(directory).ok();
+        }
+    }
+    made
 }
 
 /// Takes the lock of a data directory, which is created if needed and must not be in use.

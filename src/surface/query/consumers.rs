@@ -189,15 +189,20 @@ pub(crate) fn versions(look: &Look<'_>, id: &ConsumerId) -> Result<Vec<Consumer>
     those(look, |key| key.id == *id)
 }
 
+/// Returns every consumer version that the log or the loaded declarations know.
+pub(super) fn known(look: &Look<'_>) -> Result<BTreeSet<ConsumerKey>, Failure> {
+    let mut known: BTreeSet<ConsumerKey> = look.reader.consumers().into_iter().collect();
+    known.extend(look.reader.registered_all()?.into_iter().map(|registered| registered.consumer));
+    known.extend(enabled(look.reader)?.into_iter().flatten());
+    Ok(known)
+}
+
 fn those(look: &Look<'_>, wanted: impl Fn(&ConsumerKey) -> bool) -> Result<Vec<Consumer>, Failure> {
     let enabled = enabled(look.reader)?;
     let controls: BTreeMap<ConsumerId, Control> = look.reader.controls()?.into_iter().collect();
     let heads = Heads::read(look.reader)?;
-    let mut known: BTreeSet<ConsumerKey> = look.reader.consumers().into_iter().collect();
-    known.extend(look.reader.registered_all()?.into_iter().map(|registered| registered.consumer));
-    known.extend(enabled.iter().flatten().cloned());
     let mut found = Vec::new();
-    for key in known.into_iter().filter(wanted) {
+    for key in known(look)?.into_iter().filter(wanted) {
         let on = enabled.as_ref().is_none_or(|enabled| enabled.contains(&key));
         let control = controls.get(&key.id).cloned().unwrap_or_default();
         found.push(one(look, key, on, &control, &heads)?);

@@ -37,19 +37,29 @@ pub struct ClauseRow {
     pub holds: bool,
 }
 
-/// Holds an event against the subscription of a consumer.
+/// Holds an event against the subscription of a consumer: of the version that is named, else of the one that is
+/// enabled or the newest.
 ///
 /// # Errors
 /// [`Failure`] if there is no such event or consumer, or the log cannot be read.
-pub fn explain(look: &Look<'_>, id: &ConsumerId, event: &EventId) -> Result<Explained, Failure> {
+pub fn explain(
+    look: &Look<'_>,
+    id: &ConsumerId,
+    version: Option<u32>,
+    event: &EventId,
+) -> Result<Explained, Failure> {
     let event = find(look.reader, event)?;
     let mut versions: Vec<ConsumerKey> =
         look.reader.registered_all()?.into_iter().map(|registered| registered.consumer).collect();
     versions.extend(look.declared.and_then(|set| set.get(id)).map(|declaration| declaration.key().clone()));
     let on = enabled(look.reader)?.unwrap_or_default();
-    let newest = versions.into_iter().filter(|key| key.id == *id);
-    let key =
-        newest.max_by_key(|key| (on.contains(key), key.version)).ok_or_else(|| unknown("consumer", id))?;
+    let newest = versions
+        .into_iter()
+        .filter(|key| key.id == *id && version.is_none_or(|version| key.version == version));
+    let key = newest.max_by_key(|key| (on.contains(key), key.version)).ok_or_else(|| match version {
+        Some(version) => unknown("consumer", &ConsumerKey::new(id.clone(), version)),
+        None => unknown("consumer", id),
+    })?;
     let subscription = subscription(look, &key)?.ok_or_else(|| unknown("usable declaration of", &key))?;
     let position = look.reader.registered(&key)?.map(|registered| registered.position);
     let clauses = subscription.explain(&event, position).into_iter().map(|clause| ClauseRow {

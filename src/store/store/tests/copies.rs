@@ -229,7 +229,7 @@ fn a_forged_event_in_a_well_formed_export_does_not_verify() {
         panic!("taken in")
     };
     assert_eq!(report.findings[0].kind, crate::verify::FindingKind::Payload);
-    assert_eq!(Store::look(&place.directory).unwrap(), crate::Presence::Unfinished);
+    assert_eq!(Store::look(&place.directory).unwrap(), crate::Presence::Absent);
     let good = exported(&store);
     import_from(&good, &place).unwrap();
 }
