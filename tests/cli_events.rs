@@ -123,7 +123,9 @@ fn filters_and_pages_of_a_list() {
     assert_eq!(texts(&["--limit", "2"]), ["n3", "n4"]);
     assert_eq!(texts(&["--after", "1", "--limit", "2"]), ["n1", "n2"]);
     assert_eq!(texts(&["--after", "0", "--type", "stream.thought.source.*", "--limit", "1"]), ["n0"]);
-    assert_eq!(texts(&["--source", "notes:other"]), Vec::<String>::new());
+    assert_eq!(texts(&["--source", "notes:test", "--after", "5"]), Vec::<String>::new());
+    let unknown_source = world.thought(&["event", "list", "--source", "notes:tests"]).expect(1);
+    assert!(unknown_source.stderr.contains("did you mean `notes:test`?"), "{}", unknown_source.stderr);
     world.thought(&["event", "list", "--type", "Nonsense"]).expect(2);
     let unknown = format!("evt_{}", "a".repeat(52));
     world.thought(&["event", "show", &unknown]).expect(1);
