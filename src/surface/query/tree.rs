@@ -2,12 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use thoughtstream_domain::id::ConsumerId;
+use thoughtstream_actors::service::ROOT;
+use thoughtstream_domain::event::ActorKind;
+use thoughtstream_domain::id::{ConsumerId, SourceId};
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::system::ServiceStopped;
 use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::PAGE_ROWS_MAX;
 
 use super::Look;
 use super::consumers::{self, Consumer, State};
 use crate::failure::Failure;
+
+/// The kind of a node that supervises others.
+const SUPERVISOR: &str = "supervisor";
 
 /// Is one actor and those below it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -156,31 +164,70 @@ fn describe(node: &mut Node, consumer: &Consumer) {
     }
 }
 
-/// Builds what the log knows: consumers and sources below a service that is down.
+/// Builds what the log knows: the same actors in the same order as a running service shows them, all down.
 fn from_log(look: &Look<'_>, consumers: &[Consumer]) -> Result<Node, Failure> {
-    let last = match look.reader.last_position()? {
-        0 => None,
-        position => look.reader.event_at(position)?,
-    };
-    let since = last.map_or(look.now, |event| event.recorded_at);
-    let mut root = Node::plain("thoughtstream", "supervisor", "down", since);
-    let mut below = Node::plain("consumers", "supervisor", "down", since);
+    let end = end(look)?;
+    let down = |name: &str, kind: &str| Node::plain(name, kind, "down", end.since);
+    let mut root = down(ROOT, SUPERVISOR);
+    root.detail.insert("ended".to_owned(), end.how.into());
+    let mut pool = down("consumers", SUPERVISOR);
     for consumer in consumers.iter().filter(|consumer| consumer.state != State::Disabled) {
-        let at = consumer.since.or(consumer.last.as_ref().map(|last| last.at)).unwrap_or(since);
-        let mut node = Node::plain(&consumer.consumer.to_string(), "consumer", "down", at);
+        let mut node = down(consumer.consumer.id.as_str(), "consumer");
         describe(&mut node, consumer);
-        below.children.push(node);
+        pool.children.push(node);
     }
-    let mut producers = Node::plain("producers", "supervisor", "down", since);
-    for head in look.reader.sources()? {
-        if matches!(head.source.kind(), "agent" | "system" | "notes") {
-            continue;
-        }
-        let at = look.reader.event_at(head.position)?.map_or(since, |event| event.recorded_at);
-        let mut node = Node::plain(head.source.as_str(), "producer", "down", at);
+    let mut producers = down("producers", SUPERVISOR);
+    for head in look.reader.sources()?.into_iter().filter(|head| head.source.kind() == "filesystem") {
+        let mut node = down(head.source.as_str(), "producer");
         node.detail.insert("events".to_owned(), head.sequence.into());
         producers.children.push(node);
     }
-    root.children = vec![producers, below];
+    root.children = vec![
+        down("log", "log-writer"),
+        down("scribe", "scribe"),
+        pool,
+        producers,
+        down("doors", "doorkeeper"),
+    ];
     Ok(root)
+}
+
+/// Says since when no service runs, and how the last one ended.
+struct End {
+    since: Timestamp,
+    how: &'static str,
+}
+
+/// Finds the end of the last service: its own word, or else the last that it recorded.
+fn end(look: &Look<'_>) -> Result<End, Failure> {
+    let reader = look.reader;
+    let Some(head) = reader.head(&SourceId::supervision())? else {
+        // The log was made by hand.
+        let since = reader.event_at(1)?.map_or(look.now, |first| first.recorded_at);
+        return Ok(End { since, how: "never started" });
+    };
+    let last = reader.event_at(head.position)?;
+    if let Some(stopped) = last.as_ref().filter(|event| event.kind == ServiceStopped::kind()) {
+        return Ok(End { since: stopped.recorded_at, how: "in order" });
+    }
+    // What a person added afterwards, without a service, is no sign of its life.
+    let mut since = last.map_or(look.now, |event| event.recorded_at);
+    let mut before = None;
+    'log: loop {
+        let page = reader.page_before(before, PAGE_ROWS_MAX)?;
+        for event in &page {
+            if event.position <= head.position {
+                break 'log;
+            }
+            if event.actor.kind != ActorKind::Person {
+                since = event.recorded_at;
+                break 'log;
+            }
+        }
+        match page.last() {
+            Some(oldest) => before = Some(oldest.position),
+            None => break,
+        }
+    }
+    Ok(End { since, how: "not in order, since is its last event" })
 }
