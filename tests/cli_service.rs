@@ -81,6 +81,108 @@ fn the_tree_has_the_promised_shape_and_looking_changes_nothing() {
     check(&world.thought(&["tree", "--json"]).expect(0).json(), &mut Vec::new());
 }
 
+/// Draws names, kinds and states: what does not depend on the time.
+fn outline(node: &Value, margin: &str) -> String {
+    let word = |key: &str| node[key].as_str().unwrap();
+    let line = format!("{margin}{} {} {}\n", word("name"), word("kind"), word("state"));
+    let below = format!("{margin}  ");
+    node["children"].as_array().unwrap().iter().fold(line, |text, child| text + &outline(child, &below))
+}
+
+#[test]
+fn the_tree_has_the_same_actors_in_the_same_order_whether_the_service_is_up_or_down() {
+    let world = World::with_config();
+    note(&world, "a.md", "# One\n");
+    let tree = || world.thought(&["tree", "--json"]).expect(0).json();
+    // The service's last word of a kind; what a person did is not its.
+    let last = |pattern: &str| {
+        let mut events = world.thought(&["event", "list", "--json", "--type", pattern]).expect(0).lines();
+        events.retain(|event| event["actor"]["kind"] != "person");
+        events.pop().unwrap()["recordedAt"].clone()
+    };
+    let running = world.serve(&[]);
+    world.until_idle();
+    let up = outline(&tree(), "");
+    insta::assert_snapshot!(up, @r"
+    thoughtstream supervisor running
+      log log-writer running
+      scribe scribe running
+      consumers supervisor running
+        document-links consumer running
+        document-metadata consumer running
+        document-structure consumer running
+        document-tasks consumer running
+      producers supervisor running
+        filesystem:notes producer running
+      doors doorkeeper running
+    ");
+    assert_eq!(running.stop(), 0);
+    // What is added by hand afterwards does not move the end of the service.
+    world.append("later", "by hand").expect(0);
+    let down = tree();
+    insta::assert_snapshot!(outline(&down, ""), @r"
+    thoughtstream supervisor down
+      log log-writer down
+      scribe scribe down
+      consumers supervisor down
+        document-links consumer down
+        document-metadata consumer down
+        document-structure consumer down
+        document-tasks consumer down
+      producers supervisor down
+        filesystem:notes producer down
+      doors doorkeeper down
+    ");
+    assert_eq!(up.replace(" running", " down"), outline(&down, ""));
+    assert_eq!(
+        (&down["since"], &down["detail"]["ended"]),
+        (&last("stream.thought.system.stopped"), &"in order".into())
+    );
+    let running = world.serve(&[]);
+    world.until_idle();
+    running.kill();
+    world.append("after", "by hand, after the end").expect(0);
+    let killed = tree();
+    assert_eq!(up.replace(" running", " down"), outline(&killed, ""));
+    assert_eq!(killed["since"], last("stream.thought.*"));
+    assert!(killed["detail"]["ended"].as_str().unwrap().starts_with("not in order"), "{killed}");
+}
+
+#[test]
+fn what_is_known_of_a_document_leads_to_the_lineage_of_its_latest_event() {
+    let world = World::with_config();
+    note(&world, "a.md", "# One\n");
+    let running = world.serve(&[]);
+    world.until_idle();
+    let files = || {
+        let arguments = ["event", "list", "--json", "--source", "filesystem:notes"];
+        world.thought(&arguments).expect(0).lines()
+    };
+    let document = files()[0]["payload"]["documentId"].as_str().unwrap().to_owned();
+    let expect = |events: usize, state: &str| {
+        world.thought(&["source", "look", "filesystem:notes"]).expect(0);
+        world.until(&["event", "list", "--json", "--source", "filesystem:notes"], |answer| {
+            answer.lines().len() == events
+        });
+        let why = world.thought(&["why", &document, "--json"]).expect(0).json();
+        let latest = format!("thought event lineage {}", files()[events - 1]["id"].as_str().unwrap());
+        assert_eq!((&why["state"], &why["commands"]), (&state.into(), &serde_json::json!([latest])));
+    };
+    expect(1, "present");
+    note(&world, "a.md", "# One and more\n");
+    expect(2, "present");
+    std::fs::rename(world.notes.join("a.md"), world.notes.join("b.md")).unwrap();
+    expect(3, "present");
+    note(&world, "other.md", "# Other\n");
+    std::fs::remove_file(world.notes.join("b.md")).unwrap();
+    let removed = ["event", "list", "--json", "--type", "stream.thought.source.file.removed"];
+    let removed = world.until(&removed, |answer| !answer.lines().is_empty()).lines();
+    let why = world.thought(&["why", &document, "--json"]).expect(0).json();
+    let latest = format!("thought event lineage {}", removed[0]["id"].as_str().unwrap());
+    assert_eq!((&why["state"], &why["commands"]), (&"removed".into(), &serde_json::json!([latest])));
+    assert_eq!(running.stop(), 0);
+}
+
 #[test]
 fn a_service_comes_up_among_short_commands_that_never_cease() {
     let world = World::with_config();

@@ -7,7 +7,7 @@ use thoughtstream_domain::commit::{Commit, Document, FileStat, Precondition, Row
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::IdempotencyKey;
+use thoughtstream_domain::id::{DocumentId, EventId, IdempotencyKey};
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRemoved, FileRenamed};
 use thoughtstream_domain::privacy::Privacy;
@@ -58,8 +58,7 @@ impl DocumentChange {
     fn candidate(&self, privacy: Privacy) -> Candidate {
         let Document { source, id, revision, path, sha256, bytes, content_type, stat, .. } =
             self.after.clone();
-        let key = IdempotencyKey::parse(&format!("{id}@{revision}"))
-            .expect("a document id and a number are short printable ASCII");
+        let key = key(&id, revision);
         let mut envelope = Envelope::new(source, key, privacy, Actor::ours(ActorKind::Producer, PRODUCER));
         if self.brings_content() {
             envelope.occurred_at = stat.as_ref().map(modified_at);
@@ -90,6 +89,21 @@ impl DocumentChange {
             }
         }
     }
+}
+
+/// Names the observation of a document's revision.
+fn key(id: &DocumentId, revision: u64) -> IdempotencyKey {
+    IdempotencyKey::parse(&format!("{id}@{revision}"))
+        .expect("a document id and a number are short printable ASCII")
+}
+
+/// Returns the ids that the event of a document's current revision may have, one for each kind of change; one
+/// of them is in the log.
+#[must_use]
+pub fn event_ids(document: &Document) -> [EventId; 4] {
+    let kinds = [FileAdded::kind(), FileChanged::kind(), FileRenamed::kind(), FileRemoved::kind()];
+    let key = key(&document.id, document.revision);
+    kinds.map(|kind| EventId::derive(&document.source, &kind.name, &key))
 }
 
 /// The content of changed documents, by its hash.

@@ -1,6 +1,7 @@
 //! What blocks a thing and what moves it, or what became of it.
 
 use serde::{Deserialize, Serialize};
+use thoughtstream_channels::filesystem::change::event_ids;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, DocumentId, EventId, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
@@ -213,8 +214,16 @@ fn of_document(reader: &Reader, id: &DocumentId) -> Result<Why, Failure> {
         } else {
             ("present", format!("{} has it at revision {}", head.source, document.revision))
         };
-        let commands = vec![format!("thought event list --source {}", head.source)];
-        return Ok(Why { commands, ..plain(id, "document", state, fact) });
+        let mut last = None;
+        for event in event_ids(&document) {
+            last = reader.event(&event)?.or(last);
+        }
+        let command = last.as_ref().map_or_else(
+            || format!("thought event list --source {}", head.source),
+            |event| format!("thought event lineage {}", event.id),
+        );
+        let since = last.map(|event| event.recorded_at);
+        return Ok(Why { since, commands: vec![command], ..plain(id, "document", state, fact) });
     }
     Err(unknown("document", id))
 }
