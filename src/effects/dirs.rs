@@ -45,7 +45,7 @@ pub enum DirError {
         us: u32,
     },
     /// Others may look inside or write.
-    #[error("`{path}` has mode {mode:04o} and must be closed to others; run `chmod 700` on it", path = path.display())]
+    #[error("`{path}` has mode {mode:04o} and must be closed to others; run `chmod go-rwx` on it", path = path.display())]
     Open {
         /// The path.
         path: PathBuf,

@@ -149,7 +149,7 @@ pub fn data_directory(places: &Places) -> Check {
                 id,
                 Health::Finding,
                 error.to_string(),
-                Some("chmod 700 the directory, or name another with --data"),
+                Some("chmod go-rwx the directory, or name another with --data"),
             )
         }
         Err(error) => unseen(id, &crate::command::init::data_failure(&error)),
