@@ -47,7 +47,8 @@ fn what_the_registry_refuses_is_refused_with_its_place() {
         ("notes:a", "stream.thought.source.nota", "{}", 1, "did you mean `stream.thought.source.note`"),
         ("notes:a", "stream.thought.run.completed", "{}", 1, "settlement alone"),
         ("agent:a", note, "{\"text\":\"x\"}", 1, "notes:"),
-        ("notes:a", note, "{\"text\":7}", 1, "/text"),
+        ("notes:a", note, "{\"text\":7}", 1, "`/text`: expected string, found number"),
+        ("notes:a", note, "{\"tex\":\"x\"}", 1, "did you mean `text`?"),
         ("notes:a", note, "{\"text\":\"x\",\"n\":9007199254740993}", 1, "event.schema"),
         ("notes:a", note, "{\"text\":\"x\",\"text\":\"y\"}", 2, "twice"),
         ("notes:a", note, "{\"text\":", 2, "not JSON"),
@@ -56,6 +57,7 @@ fn what_the_registry_refuses_is_refused_with_its_place() {
     ] {
         let answer = append(source, kind, payload).expect(code);
         assert!(answer.stderr.contains(say), "{say}: {}", answer.stderr);
+        assert!(!answer.stderr.contains("key hand"), "a key of nothing: {}", answer.stderr);
     }
     let deep = "[".repeat(100_000);
     append("notes:a", note, &deep).expect(2);

@@ -105,3 +105,75 @@ fn a_version_rises_in_its_own_file_and_nothing_else_changes() {
         2
     );
 }
+
+#[test]
+fn files_that_are_too_large_or_no_files_are_problems_and_hide_no_others() {
+    let world = World::with_config();
+    let at = |name: &str| world.config.join(name);
+    let large = format!("{}enabeld: true\n", "# padding\n".repeat(7000));
+    std::fs::write(at("config.yaml"), &large).unwrap();
+    std::fs::write(at("declarations/large.yaml"), &large).unwrap();
+    std::fs::write(at("schemas/home.large@1.json"), " ".repeat(2 << 20)).unwrap();
+    std::fs::write(at("prompts/document-links.md"), &large).unwrap();
+    std::fs::write(at("declarations/wrong.yaml"), "enabeld: true\n").unwrap();
+    std::fs::create_dir(at("declarations/dir.yaml")).unwrap();
+    nix::unistd::mkfifo(&at("declarations/pipe.yaml"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    std::fs::write(world.base().join("secret"), "hunter2: [").unwrap();
+    std::os::unix::fs::symlink(world.base().join("secret"), at("declarations/link.yaml")).unwrap();
+    let answer = world.thought(&["declaration", "check", "--json"]).expect(2);
+    assert!(!answer.stdout.contains("hunter2"), "{}", answer.stdout);
+    let problems = answer.lines();
+    let has = |file: &str, code: &str| problems.iter().any(|p| p["file"] == file && p["code"] == code);
+    for file in
+        ["config.yaml", "declarations/large.yaml", "schemas/home.large@1.json", "prompts/document-links.md"]
+    {
+        assert!(has(file, "file.too-large"), "{file}: {problems:?}");
+    }
+    let size = format!("the file has {} bytes; at most 65536 are read", large.len());
+    assert!(problems.iter().any(|p| p["message"] == size.as_str()), "{problems:?}");
+    assert!(
+        has("declarations/dir.yaml", "file.not-regular") && has("declarations/pipe.yaml", "file.not-regular")
+    );
+    assert!(has("declarations/link.yaml", "file.link"));
+    assert!(problems.iter().any(|p| p["file"] == "declarations/wrong.yaml" && p["suggestion"] == "enabled"));
+}
+
+#[test]
+fn declarations_that_are_not_there_are_not_no_declarations() {
+    let world = World::with_config();
+    std::fs::remove_dir_all(world.config.join("declarations")).unwrap();
+    for command in [&["declaration", "check"][..], &["serve"]] {
+        let answer = world.thought(command).expect(2);
+        let said = answer.stdout + &answer.stderr;
+        assert!(said.contains("config/declarations") && said.contains("thought init"), "{said}");
+    }
+    std::fs::remove_dir_all(&world.config).unwrap();
+    let said = world.thought(&["declaration", "check"]).expect(2).stdout;
+    assert!(said.contains("there is no configuration directory") && said.contains("thought init"), "{said}");
+}
+
+#[test]
+fn init_says_when_a_kept_configuration_does_not_watch_the_folder() {
+    let world = World::with_config();
+    let notes = world.notes.display().to_string();
+    world.thought(&["init", "--notes", &notes]).expect(0);
+    let other = world.base().join("other").display().to_string();
+    let missing = world.thought(&["init", "--notes", &other]).expect(2);
+    assert!(missing.stderr.contains("other"), "{}", missing.stderr);
+    std::fs::create_dir(&other).unwrap();
+    let kept = world.thought(&["init", "--notes", &other]).expect(6).stdout;
+    assert!(kept.contains("does not watch") && kept.contains(&other), "{kept}");
+    let lines = world.thought(&["init", "--notes", &other, "--json"]).expect(6).lines();
+    assert!(lines[0]["advice"].as_str().unwrap().contains("does not watch"), "{lines:?}");
+}
+
+#[test]
+fn a_program_is_told_that_nothing_is_wrong_and_that_nothing_changed() {
+    let world = World::with_config();
+    let checked = world.thought(&["declaration", "check", "--json"]).expect(0).json();
+    assert!(checked["ok"] == true && checked["folders"] == 1 && checked["declarations"] == 4, "{checked}");
+    let text = world.thought(&["declaration", "check"]).expect(0).stdout;
+    assert!(text.contains("watching 1 folder\n"), "{text}");
+    let changes = world.thought(&["declaration", "diff", "document-links", "--json"]).expect(0).json();
+    assert_eq!(changes["changes"], serde_json::json!([]));
+}

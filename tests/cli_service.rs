@@ -418,3 +418,18 @@ fn only_a_rehearsal_may_be_harmed_and_what_was_killed_comes_back() {
     assert!(lost.len() == open.len() && lost.iter().all(|run| run["code"] == "service-ended"), "{lost:?}");
     assert_eq!(world.thought(&["verify", "--json"]).expect(0).json()["ok"], true);
 }
+
+#[test]
+fn a_reload_without_its_declarations_changes_nothing() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    let before = world.until_idle()["consumers"].as_array().unwrap().len();
+    let (here, away) = (world.config.join("declarations"), world.base().join("away"));
+    std::fs::rename(&here, &away).unwrap();
+    let refused = world.thought(&["reload"]).expect(2);
+    assert!(refused.stderr.contains("config/declarations"), "{}", refused.stderr);
+    assert_eq!(world.until_idle()["consumers"].as_array().unwrap().len(), before);
+    std::fs::rename(&away, &here).unwrap();
+    world.thought(&["reload"]).expect(0);
+    assert_eq!(running.stop(), 0);
+}

@@ -12,6 +12,7 @@ use crate::id::{TypeName, TypeRef};
 use crate::payload::{self, TypedPayload};
 
 mod custom;
+mod fault;
 pub use custom::{CustomError, SCHEMA_BYTES_MAX};
 
 /// Says who alone may write an event type.
@@ -142,13 +143,13 @@ pub enum DoorError {
         rule: &'static str,
     },
     /// The payload does not fit the type's schema.
-    #[error("the payload does not fit `{kind}` at `{place}`: {rule}")]
+    #[error("the payload does not fit `{kind}`: {rule}")]
     Schema {
         /// The type.
         kind: TypeRef,
-        /// The place inside the payload, as a JSON pointer; `/` is the whole.
+        /// The place of the first fault inside the payload, as a JSON pointer; `/` is the whole.
         place: String,
-        /// The schema rule that is broken.
+        /// What is wrong, in words; each fault below the whole begins with its place.
         rule: String,
     },
     /// The payload has no exact canonical form.
@@ -302,11 +303,14 @@ impl Registry {
             return Err(DoorError::TooManyParents { parents: envelope.parents.len() });
         }
         let value = payload.into_inner().0;
-        if let Err(error) = definition.validator.validate(&value) {
-            let place = error.instance_path().to_string();
-            let place = if place.is_empty() { "/".to_owned() } else { crate::text::excerpt(&place, 200) };
-            let rule = error.schema_path().to_string();
-            return Err(DoorError::Schema { kind, place, rule: crate::text::excerpt(&rule, 200) });
+        let faults = fault::faults(&definition.validator, &definition.schema, &value);
+        if let Some((place, _)) = faults.first() {
+            let said = faults.iter().map(|(place, rule)| match place.as_str() {
+                "/" => rule.clone(),
+                place => format!("`{place}`: {rule}"),
+            });
+            let rule = said.collect::<Vec<_>>().join("; ");
+            return Err(DoorError::Schema { kind, place: place.clone(), rule });
         }
         let bytes = canonical::write(&value)?;
         if bytes.len() > PAYLOAD_BYTES_MAX {
@@ -402,6 +406,25 @@ mod tests {
                 Registry::shipped().admit(Writer::Hand, draft(NOTE, "notes:x", payload)).unwrap_err();
             assert!(matches!(refused, DoorError::Schema { .. }), "{refused:?}");
             assert!(!refused.to_string().contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn a_broken_schema_is_told_in_words() {
+        for (payload, said) in [
+            (json!({}), "`text` is missing"),
+            (json!({ "tex": "hunter2" }), "`tex` is not known here; did you mean `text`?"),
+            (json!({ "text": "x", "a\u{1b}[31m": "hunter2" }), "[31m` is not known here"),
+            (json!({ "text": 7 }), "`/text`: expected string, found number"),
+            (json!({ "text": "" }), "`/text`: expected text, found none"),
+            (json!({ "text": "x", "tags": [true] }), "`/tags/0`: expected string, found boolean"),
+            (json!(["hunter2"]), "expected object, found array"),
+        ] {
+            let refused =
+                Registry::shipped().admit(Writer::Hand, draft(NOTE, "notes:x", payload)).unwrap_err();
+            let refused = refused.to_string();
+            assert!(refused.contains(said), "{refused}");
+            assert!(!refused.contains("hunter2") && !refused.contains('\u{1b}'), "{refused}");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::places::Places;
 use crate::query::consumers::{Consumer, State};
 use crate::query::inbox::{Kind, Waiting};
 use crate::query::status::Status;
-use crate::render::{age, verify::Report};
+use crate::render::{age, count, verify::Report};
 
 /// The name of this answer's form, for programs.
 pub const SCHEMA: &str = "thoughtstream.doctor/1";
@@ -124,14 +124,15 @@ pub fn configuration(places: &Places) -> Check {
         Ok(loaded) => {
             let (all, enabled) = (loaded.set.len(), loaded.set.enabled().count());
             let folders = loaded.config.folders.len();
-            let evidence = format!("{all} declarations, {enabled} enabled, {folders} folders");
+            let (all, folders) = (count(all as u64, "declaration"), count(folders as u64, "folder"));
+            let evidence = format!("{all}, {enabled} enabled, {folders}");
             check("configuration", Health::Ok, evidence, None)
         }
         Err(LoadFailure::Problems(problems)) => {
             let first = problems.first().map_or_else(String::new, |problem| {
                 format!(", the first in {} line {}: {}", problem.file, problem.line, problem.message)
             });
-            let evidence = format!("{} problems{first}", problems.len());
+            let evidence = format!("{}{first}", count(problems.len() as u64, "problem"));
             check("configuration", Health::Finding, evidence, Some("thought declaration check"))
         }
         Err(LoadFailure::Unreadable(failure)) => unseen("configuration", &failure),
@@ -192,7 +193,7 @@ pub fn by_status(status: &Status, now: Timestamp) -> Vec<Check> {
     };
     let mut checks = vec![check("service", Health::Ok, evidence, None)];
     checks.push(match &service.unwritable {
-        None => check("log-writable", Health::Ok, format!("{} events", status.log.events), None),
+        None => check("log-writable", Health::Ok, count(status.log.events, "event"), None),
         Some(why) => check(
             "log-writable",
             Health::Finding,
@@ -252,7 +253,7 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
             for one in waiting {
                 *counts.entry(one.kind.as_str()).or_insert(0_usize) += 1;
             }
-            let said: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+            let said: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
             check("inbox", worst, said.join(", "), Some("thought inbox"))
         }
     }
@@ -262,16 +263,17 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
 #[must_use]
 pub fn by_report(report: &Report) -> Check {
     if report.ok {
-        let evidence = format!("{} events and {} runs verified", report.events, report.runs);
+        let evidence =
+            format!("{} and {} verified", count(report.events, "event"), count(report.runs, "run"));
         return check("log-whole", Health::Ok, evidence, None);
     }
     let first = report
         .findings
         .first()
         .map_or_else(String::new, |finding| format!(", the first at {}: {}", finding.place, finding.message));
-    let count = report.findings.len() as u64 + report.unlisted;
+    let findings = count(report.findings.len() as u64 + report.unlisted, "finding");
     let fix = "thought verify; then thought restore FILE --data DIR from a backup that verifies";
-    check("log-whole", Health::Finding, format!("{count} findings{first}"), Some(fix))
+    check("log-whole", Health::Finding, format!("{findings}{first}"), Some(fix))
 }
 
 #[cfg(test)]

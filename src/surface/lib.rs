@@ -16,6 +16,7 @@ pub mod desk;
 pub mod doctor;
 pub mod exit;
 pub mod failure;
+mod files;
 pub mod load;
 pub mod operate;
 pub mod out;

@@ -2,21 +2,25 @@
 //!
 //! Either all of it is right, or every problem of every file is reported and nothing is loaded.
 
+use std::cell::RefCell;
 use std::path::{Component, Path};
 
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet, PROMPT_BYTES_MAX, load_all};
-use thoughtstream_domain::registry::{Registry, SCHEMA_BYTES_MAX};
-use thoughtstream_domain::yaml::{Code, Limits, Problem, render_all};
-use thoughtstream_effects::atomic;
+use thoughtstream_domain::registry::Registry;
+use thoughtstream_domain::yaml::{Limits, Problem, render_all};
 
 use crate::config::{self, Config};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::files::{Files, Listing, Named};
 use crate::places::{Places, environment};
-use crate::schemas::{Named, read_at_most, read_directory};
+use crate::schemas;
 
-/// A schema file registers nothing.
-const SCHEMA: Code = Code::new("schema.file");
+/// The main file, below the configuration directory.
+const CONFIG: &str = "config.yaml";
+
+/// Where the declarations are, below the configuration directory.
+const DECLARATIONS: &str = "declarations";
 
 /// Is everything a service starts from.
 #[derive(Debug, Clone)]
@@ -62,15 +66,25 @@ impl From<LoadFailure> for Failure {
 /// # Errors
 /// [`LoadFailure`] with every problem, or with what could not be read.
 pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
+    let Some(files) = Files::open(&places.config)? else {
+        let name = places.config.display().to_string();
+        return Err(LoadFailure::Problems(vec![absent(&name, "there is no configuration directory")]));
+    };
     let mut problems = Vec::new();
-    let config = keep(&mut problems, read_config(places)?);
-    let schemas = read_directory(&places.config.join("schemas"), "json", SCHEMA_BYTES_MAX as u64)?;
-    let registry = keep(&mut problems, read_registry(&schemas));
+    let config = keep(&mut problems, read_config(places, &files)?);
+    let registry = keep(&mut problems, schemas::read(&files)?);
     // Without a person's types their declarations cannot be judged: the shipped ones alone would be.
     let catalog = Catalog::of(registry.as_ref().unwrap_or(&Registry::shipped()));
-    let files = declarations(places)?;
-    let prompts = |path: &str| prompt(&places.config, path);
-    let set = keep(&mut problems, load_all(&files, &prompts, &catalog));
+    let mut listing = listing(&files)?.unwrap_or_else(|| {
+        // Consumers that are declared nowhere would stop: a directory that is not there says nothing.
+        let name = places.config.join(DECLARATIONS).display().to_string();
+        problems.push(absent(&name, "there is no directory of declarations"));
+        Listing::default()
+    });
+    problems.append(&mut listing.problems);
+    let prompts = Prompts { files: &files, problems: RefCell::new(Ok(Vec::new())) };
+    let set = keep(&mut problems, load_all(&listing.files, &|path| prompts.find(path), &catalog));
+    problems.append(&mut prompts.problems.into_inner()?);
     match (config, registry, set) {
         (Some(config), Some(registry), Some(set)) if problems.is_empty() => {
             Ok(Loaded { config, registry, set })
@@ -85,47 +99,64 @@ fn keep<T>(problems: &mut Vec<Problem>, read: Result<T, Vec<Problem>>) -> Option
 
 /// Returns the folders that the configuration watches, as far as it can be read: a copy is possible all the same.
 pub(crate) fn watched(places: &Places) -> Vec<config::Folder> {
-    read_config(places).ok().and_then(Result::ok).map(|config| config.folders).unwrap_or_default()
+    let Ok(Some(files)) = Files::open(&places.config) else { return Vec::new() };
+    read_config(places, &files).ok().and_then(Result::ok).map(|config| config.folders).unwrap_or_default()
 }
 
-fn read_config(places: &Places) -> Result<Result<Config, Vec<Problem>>, Failure> {
-    let file = places.config_file();
-    let bytes = match file.symlink_metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let name = file.display().to_string();
-            let problem = Problem::of_file(&name, config::codes::UNREADABLE, "there is no configuration");
-            return Ok(Err(vec![problem.with_hint("run `thought init`, or name another with --config DIR")]));
-        }
-        Ok(_) | Err(_) => read_at_most(&file, Limits::CONFIG.bytes_max as u64)?,
-    };
+fn read_config(places: &Places, files: &Files) -> Result<Result<Config, Vec<Problem>>, Failure> {
     let home = environment("HOME").map(std::path::PathBuf::from);
-    Ok(config::parse("config.yaml", &bytes, home.as_deref()))
-}
-
-fn read_registry(files: &[Named]) -> Result<Registry, Vec<Problem>> {
-    Registry::shipped().with_custom(files).map_err(|errors| {
-        let problem = |error: &thoughtstream_domain::registry::CustomError| {
-            Problem::of_file(&format!("schemas/{}", error.file), SCHEMA, error.problem.clone())
-        };
-        errors.iter().map(problem).collect()
+    Ok(match files.read(Path::new(CONFIG), CONFIG, Limits::CONFIG.bytes_max)? {
+        Ok(Some(bytes)) => config::parse(CONFIG, &bytes, home.as_deref()),
+        Ok(None) => {
+            let name = places.config_file().display().to_string();
+            Err(vec![absent(&name, "there is no configuration")])
+        }
+        Err(problem) => Err(vec![problem]),
     })
 }
 
-/// Reads the declarations, each under its name below the configuration directory.
-pub(crate) fn declarations(places: &Places) -> Result<Vec<Named>, Failure> {
-    let bound = Limits::DECLARATION.bytes_max as u64;
-    let dir = places.config.join("declarations");
-    let mut files = read_directory(&dir, "yaml", bound)?;
-    files.extend(read_directory(&dir, "yml", bound)?);
-    Ok(files.into_iter().map(|(name, bytes)| (format!("declarations/{name}"), bytes)).collect())
+fn absent(name: &str, message: &str) -> Problem {
+    Problem::of_file(name, config::codes::UNREADABLE, message)
+        .with_hint("run `thought init`, or name another configuration with --config DIR")
 }
 
-/// Finds a prompt below the configuration directory; a path that leads out of it names nothing.
-fn prompt(config: &Path, path: &str) -> Option<Vec<u8>> {
-    let path = Path::new(path);
-    if !path.components().all(|component| matches!(component, Component::Normal(_))) {
-        return None;
+fn listing(files: &Files) -> Result<Option<Listing>, Failure> {
+    files.directory(DECLARATIONS, &["yaml", "yml"], Limits::DECLARATION.bytes_max)
+}
+
+/// Reads the declarations that can be read, each under its name below the configuration directory.
+pub(crate) fn declarations(places: &Places) -> Result<Vec<Named>, Failure> {
+    let Some(files) = Files::open(&places.config)? else { return Ok(Vec::new()) };
+    Ok(listing(&files)?.unwrap_or_default().files)
+}
+
+/// Finds prompts, and keeps what is wrong with the files of those that cannot be read.
+struct Prompts<'a> {
+    files: &'a Files,
+    problems: RefCell<Result<Vec<Problem>, Failure>>,
+}
+
+impl Prompts<'_> {
+    /// Finds a prompt below the configuration directory; a path that leads out of it names nothing.
+    fn find(&self, path: &str) -> Option<Vec<u8>> {
+        let below = Path::new(path);
+        if !below.components().all(|component| matches!(component, Component::Normal(_))) {
+            return None;
+        }
+        let mut problems = self.problems.borrow_mut();
+        match self.files.read(below, path, PROMPT_BYTES_MAX) {
+            Ok(Ok(bytes)) => return bytes,
+            Ok(Err(problem)) => {
+                // Several declarations may name one prompt.
+                if let Ok(all) = problems.as_mut()
+                    && !all.contains(&problem)
+                {
+                    all.push(problem);
+                }
+            }
+            Err(failure) => *problems = Err(failure),
+        }
+        // The file's own problem says enough, and nothing is loaded while there is one.
+        Some(b"-".to_vec())
     }
-    let path = std::fs::canonicalize(config.join(path)).ok()?;
-    atomic::read(&path, PROMPT_BYTES_MAX as u64 + 1).ok()
 }

@@ -35,6 +35,7 @@ use crate::failure::Failure;
 use crate::load::{LoadFailure, Loaded, load};
 use crate::places::{Places, environment, runtime_directory};
 use crate::rehearsal;
+use crate::render::count;
 use crate::session::{Session, now};
 use crate::socket::{Doors, keeper};
 use crate::submit::{ensure, types_failure};
@@ -161,7 +162,11 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
         "the service answers"
     );
     tell(notify::ready());
-    tell(notify::status(&format!("{enabled} consumers, {} folders", loaded.config.folders.len())));
+    tell(notify::status(&format!(
+        "{}, {}",
+        count(enabled as u64, "consumer"),
+        count(loaded.config.folders.len() as u64, "folder")
+    )));
     let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
     let outcome = signals::until_the_end(&service, told.stop, drain).await;
     watchdog.abort();

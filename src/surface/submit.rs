@@ -59,6 +59,13 @@ pub fn admit(registry: &Registry, submit: Submit, uid: u32) -> Result<Candidate,
     registry.admit(Writer::Hand, Draft { kind, envelope, payload }).map_err(|error| door_failure(&error))
 }
 
+/// Says whether an event would be let in, as far as the configuration shows; who answers it has the last word.
+#[must_use]
+pub fn is_admissible(session: &Session, submit: &Submit) -> bool {
+    let Ok(registry) = schemas::registry(&session.places) else { return false };
+    admit(&registry, submit.clone(), nix::unistd::geteuid().as_raw()).is_ok()
+}
+
 fn door_failure(error: &DoorError) -> Failure {
     let code = match error {
         DoorError::UnknownType { .. } => "event.type",

@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
 use crate::progress::Bar;
-use crate::render::line;
+use crate::render::{count, line};
 use crate::session::Session;
 use crate::socket::Door;
 
@@ -72,7 +72,11 @@ pub fn copy(form: Form, args: &CopyArgs, session: &Session, out: &mut Out) -> Re
     if session.json {
         out.json(&copied)?;
     } else {
-        out.line(&format!("{} events in {}", copied.events, line(&copied.path.display().to_string())))?;
+        out.line(&format!(
+            "{} in {}",
+            count(copied.events, "event"),
+            line(&copied.path.display().to_string())
+        ))?;
         if let Some(head) = &copied.head {
             out.line(&format!("head {}", line(head)))?;
         }
@@ -165,7 +169,11 @@ fn show(report: &Report, session: &Session, out: &mut Out) -> Result<Exit, Failu
     if session.json {
         out.json(report)?;
     } else {
-        out.line(&format!("{} events, {} runs; every consumer is paused", report.events, report.runs))?;
+        out.line(&format!(
+            "{}, {}; every consumer is paused",
+            count(report.events, "event"),
+            count(report.runs, "run")
+        ))?;
         out.line("next: thought inbox, then thought consumer resume ID for each that may go on")?;
     }
     Ok(Exit::Done)

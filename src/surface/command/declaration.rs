@@ -77,9 +77,16 @@ fn check(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
 }
 
 fn sound(loaded: &Loaded, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    if !session.json {
+    let enabled = loaded.set.enabled().count();
+    if session.json {
+        out.json(&serde_json::json!({
+            "ok": true,
+            "declarations": loaded.set.len(),
+            "enabled": enabled,
+            "folders": loaded.config.folders.len(),
+        }))?;
+    } else {
         let all = count(loaded.set.len() as u64, "declaration");
-        let enabled = loaded.set.enabled().count();
         let folders = count(loaded.config.folders.len() as u64, "folder");
         out.line(&format!("nothing is wrong: {all} ({enabled} enabled), watching {folders}"))?;
     }
@@ -194,7 +201,9 @@ fn changes(id: &ConsumerId, session: &Session, out: &mut Out) -> Result<Exit, Fa
         .map(|registered| (registered.consumer.clone(), registered))
         .collect();
     let Some(before) = all.get(declaration.key()).or_else(|| all.values().next_back()) else {
-        if !session.json {
+        if session.json {
+            out.json(&serde_json::json!({ "registered": null, "changes": [] }))?;
+        } else {
             out.line(&format!(
                 "{} was never enabled: there is nothing to compare it with",
                 declaration.key()
@@ -209,17 +218,17 @@ fn changes(id: &ConsumerId, session: &Session, out: &mut Out) -> Result<Exit, Fa
         })
     };
     let found = diff(&parse(&before.canonical)?, &parse(&declaration.canonical())?);
+    if session.json {
+        out.json(&serde_json::json!({ "registered": before.consumer, "changes": found }))?;
+        return Ok(Exit::Done);
+    }
     for change in &found {
-        if session.json {
-            out.json(change)?;
-            continue;
-        }
         let shown =
             |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
         let (old, new) = (shown(&change.old), shown(&change.new));
         out.line(&line(&format!("{}: {old} -> {new}", change.path)))?;
     }
-    if found.is_empty() && !session.json {
+    if found.is_empty() {
         out.line(&format!("{} is as it was registered", before.consumer))?;
     }
     Ok(Exit::Done)

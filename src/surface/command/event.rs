@@ -163,14 +163,9 @@ fn tail(args: FilterArgs, session: &Session, out: &mut Out) -> Result<Exit, Fail
 
 fn append(args: AppendArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let payload = payload(&args.payload)?;
-    let key = match args.key {
-        Some(key) => key,
-        None => {
-            let key = chance::key("hand")?;
-            // Printed before anything is sent: whatever happens then, the same event can be sent again.
-            out.remark(&format!("key {key}"));
-            key
-        }
+    let (key, made) = match args.key {
+        Some(key) => (key, false),
+        None => (chance::key("hand")?, true),
     };
     let submit = Submit { source: args.source, kind: args.kind, key, privacy: args.privacy, payload };
     let key = submit.key.clone();
@@ -184,8 +179,14 @@ fn append(args: AppendArgs, session: &Session, out: &mut Out) -> Result<Exit, Fa
         | Exit::Advice
         | Exit::Bug => failure,
     };
+    let reached = client::reach(session, Door::Ask)?;
+    if made && submit::is_admissible(session, &submit) {
+        // Printed before anything is sent: whatever happens then, the same event can be sent again. One that will
+        // be refused needs no key.
+        out.remark(&format!("key {}", submit.key));
+    }
     let mut show = Show::new(out, session.json, |appended: Appended| submit::render(&appended));
-    match client::reach(session, Door::Ask)? {
+    match reached {
         Reached::Service(mut connection) => {
             connection.ask(&Operated::Submit(Box::new(submit)), &mut show).map_err(again)
         }

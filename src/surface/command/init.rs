@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use thoughtstream_domain::text::printable;
+use thoughtstream_domain::yaml::Limits;
 use thoughtstream_effects::atomic::{self, WriteError};
 use thoughtstream_effects::dirs::{DirError, PrivateDir};
 
+use crate::config;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
+use crate::places::environment;
 use crate::session::Session;
 use crate::shipped;
 
@@ -28,6 +31,9 @@ pub struct InitArgs {
 struct Written {
     path: String,
     state: &'static str,
+    /// What a person may want to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
 }
 
 /// Writes what is missing; a person's file is never touched.
@@ -35,6 +41,7 @@ struct Written {
 /// # Errors
 /// [`Failure`] naming the place that could not be made or written.
 pub fn run(args: &InitArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
+    let notes = args.notes.as_deref().map(folder).transpose()?;
     let mut written = Vec::new();
     let config = &session.places.config;
     for below in ["declarations", "prompts", "schemas"] {
@@ -44,20 +51,46 @@ pub fn run(args: &InitArgs, session: &Session, out: &mut Out) -> Result<Exit, Fa
                 .because(&error)
         })?;
     }
-    let notes = match &args.notes {
-        Some(dir) => Some(std::path::absolute(dir).map_err(|error| {
-            Failure::new(Exit::Usage, "init.notes", "the folder's path is not usable").because(&error)
-        })?),
-        None => None,
-    };
     let text = shipped::config(notes.as_deref())?;
-    written.push(place(&session.places.config_file(), text.as_bytes())?);
+    let mut main = place(&session.places.config_file(), text.as_bytes())?;
+    if let Some(notes) = notes.filter(|notes| main.state == "kept" && !is_watched(session, notes)) {
+        let dir = printable(&notes.display().to_string());
+        main.advice = Some(format!("it was kept and does not watch {dir}: add the folder to its `sources`"));
+    }
+    written.push(main);
     for file in shipped::FILES {
         written.push(place(&config.join(file.path), file.text.as_bytes())?);
     }
     written.push(data_directory(&session.places.data)?);
     show(&written, session, out)?;
-    Ok(Exit::Done)
+    Ok(if written.iter().any(|one| one.advice.is_some()) { Exit::Advice } else { Exit::Done })
+}
+
+/// Returns the absolute path of a folder that is there.
+fn folder(dir: &Path) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(dir).map_err(|error| {
+        Failure::new(Exit::Usage, "init.notes", "the folder's path is not usable").because(&error)
+    })?;
+    let refused = |why: &str| {
+        let what = format!("cannot watch `{}`: {why}", printable(&path.display().to_string()));
+        Failure::new(Exit::Usage, "init.notes", what)
+    };
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_dir() => Ok(path),
+        Ok(_) => Err(refused("it is not a directory")),
+        Err(error) => Err(refused("it cannot be looked at").because(&error)),
+    }
+}
+
+/// Says whether the configuration that is there watches a folder; one that cannot be read watches nothing.
+fn is_watched(session: &Session, notes: &Path) -> bool {
+    let Ok(bytes) = atomic::read(&session.places.config_file(), Limits::CONFIG.bytes_max as u64) else {
+        return false;
+    };
+    let home = environment("HOME").map(PathBuf::from);
+    let Ok(config) = config::parse("config.yaml", &bytes, home.as_deref()) else { return false };
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    config.folders.iter().any(|folder| real(&folder.root) == real(notes))
 }
 
 fn place(path: &Path, bytes: &[u8]) -> Result<Written, Failure> {
@@ -66,13 +99,13 @@ fn place(path: &Path, bytes: &[u8]) -> Result<Written, Failure> {
         Err(WriteError::Exists { .. }) => "kept",
         Err(error) => return Err(Failure::of(Exit::CouldNotLook, "init.write", &error)),
     };
-    Ok(Written { path: path.display().to_string(), state })
+    Ok(Written { path: path.display().to_string(), state, advice: None })
 }
 
 fn data_directory(path: &Path) -> Result<Written, Failure> {
     let state = if path.symlink_metadata().is_ok() { "kept" } else { "created" };
     PrivateDir::create(path).map_err(|error| data_failure(&error))?;
-    Ok(Written { path: path.display().to_string(), state })
+    Ok(Written { path: path.display().to_string(), state, advice: None })
 }
 
 /// Says why the data directory cannot be used.
@@ -95,6 +128,9 @@ fn show(written: &[Written], session: &Session, out: &mut Out) -> Result<(), Fai
             out.json(one)?;
         } else {
             out.line(&format!("{:8} {}", one.state, printable(&one.path)))?;
+            if let Some(advice) = &one.advice {
+                out.line(&format!("         {advice}"))?;
+            }
         }
     }
     if !session.json {
