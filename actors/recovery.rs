@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use thoughtstream_domain::commit::{ExecutionKey, Verdict};
+use thoughtstream_domain::commit::{Commit, ExecutionKey, Verdict};
 use thoughtstream_domain::id::ConsumerKey;
 use thoughtstream_domain::lifecycle::{Frame, Run};
 use thoughtstream_domain::privacy::Privacy;
@@ -81,6 +81,7 @@ impl Recoverer {
         code: &str,
     ) -> Result<usize, RecoveryError> {
         self.site.pass(KillPoint::RecoveryBefore).await.map_err(RecoveryError::Fault)?;
+        self.overtake_nothing().await?;
         let (reader, only) = (self.reader.clone(), consumer.cloned());
         let open = blocking(move || reader.open_attempts(only.as_ref())).await?;
         let count = open.len();
@@ -89,6 +90,13 @@ impl Recoverer {
         }
         self.site.pass(KillPoint::RecoveryAfter).await.map_err(RecoveryError::Fault)?;
         Ok(count)
+    }
+
+    /// Waits until everything that was handed in before now is in the log or refused: an ended incarnation may
+    /// have an opening under way, which would be found open only after nobody looks for it any more.
+    async fn overtake_nothing(&self) -> Result<(), RecoveryError> {
+        let answered = self.log.offer_until_known(Commit::default()).await;
+        answered.map(drop).map_err(|_| RecoveryError::Unwritable)
     }
 
     async fn close(&self, run: Run, code: &str) -> Result<(), RecoveryError> {

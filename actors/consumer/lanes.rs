@@ -11,6 +11,7 @@ use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::lane::{Lane, LaneState, Step};
 use thoughtstream_domain::lifecycle::Execution;
 use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::RowError;
 use tokio::task::JoinSet;
 
 use super::attempt::{Attempt, Ended};
@@ -220,10 +221,15 @@ impl Lanes {
 
     fn read(&mut self, source: &SourceId, after: u64, limit: usize) {
         let (reader, spec) = (self.args.reader.clone(), Arc::clone(&self.args.spec));
-        let (me, source) = (self.me.clone(), source.clone());
+        let (me, source, status) = (self.me.clone(), source.clone(), Arc::clone(&self.args.status));
         self.tasks.spawn_blocking(move || {
             let _guard = Confession(me.clone());
-            let page = matching(&reader, &spec, &source, after, limit).ok();
+            let page = matching(&reader, &spec, &source, after, limit);
+            if let Err(RowError::Damaged { place }) = &page {
+                // Who looks at a consumer that stopped over it sees which row it was.
+                status.set("unreadable", Detail::id(place));
+            }
+            let page = page.ok();
             drop(me.send_message(ConsumerMessage::Read { source, after, page }));
         });
     }

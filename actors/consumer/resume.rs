@@ -7,7 +7,7 @@ use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::lane::Lane;
 use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus};
-use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError};
 
 use super::{ATTEMPT_LEFT_OPEN, ConsumerSpec, unreadable};
 use crate::supervisor::Fault;
@@ -83,13 +83,13 @@ pub(super) fn matching(
     source: &SourceId,
     after: u64,
     limit: usize,
-) -> Result<(Vec<Event>, u64), Fault> {
+) -> Result<(Vec<Event>, u64), RowError> {
     let types = spec.types();
     // Read before the events: what is appended in between is found by the next look.
-    let head = reader.head(source).map_err(unreadable)?.map_or(0, |head| head.sequence);
+    let head = reader.head(source)?.map_or(0, |head| head.sequence);
     let mut looked_at = after;
     for _ in 0..PAGES_MAX {
-        let page = reader.backlog(&types, source, looked_at, limit).map_err(unreadable)?;
+        let page = reader.backlog(&types, source, looked_at, limit)?;
         let Some(last) = page.last() else { return Ok((Vec::new(), head.max(looked_at))) };
         looked_at = last.sequence;
         let found: Vec<Event> = page.into_iter().filter(|e| spec.subscription.matches(e)).collect();

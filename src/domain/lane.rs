@@ -196,10 +196,19 @@ impl Lane {
         waiting.min()
     }
 
+    /// Says whether a waiting execution began to wait at a time that has not come yet: the clock was set back,
+    /// and its wait means nothing any more.
+    fn stood_still_before(&self, position: u64, now: Timestamp) -> bool {
+        match self.parts.get(&position) {
+            Some(Part::Stands(execution)) => now < execution.since,
+            Some(Part::Running) | None => false,
+        }
+    }
+
     /// Returns the next step, and believes that its owner takes it.
     pub fn step(&mut self, now: Timestamp, limits: &Limits) -> Step {
         if let Some((at, position)) = self.next_retry()
-            && at <= now
+            && (at <= now || self.stood_still_before(position, now))
             && let Some(Part::Stands(execution)) = self.parts.insert(position, Part::Running)
         {
             return Step::Retry(execution);
@@ -234,7 +243,9 @@ impl Lane {
     fn claim(&mut self, now: Timestamp, limits: &Limits) -> Option<Step> {
         let first = self.buffer.front()?;
         let full = self.buffer.len() >= limits.batch_max;
-        if !full && self.gathered_at(limits).is_some_and(|at| now < at) {
+        // A clock that was set back ends the wait rather than draw it out.
+        let set_back = self.gathering_since.is_some_and(|since| now < since);
+        if !full && !set_back && self.gathered_at(limits).is_some_and(|at| now < at) {
             return None;
         }
         let position = first.position;

@@ -191,3 +191,20 @@ proptest! {
         prop_assert!(held > 0 || claimed == total, "claimed {} of {}", claimed, total);
     }
 }
+
+#[test]
+fn a_clock_that_is_set_back_draws_no_wait_out() {
+    let mut waiting = fixed(&[event(1)], T0);
+    waiting.attempts = 1;
+    waiting.state = ExecutionState::Waiting { at: T0.plus_millis(10), code: "x".to_owned() };
+    let mut lane = Lane::resume(0, 1, vec![waiting], 1);
+    assert_eq!(lane.step(T0, &SERIAL), Step::Wait(T0.plus_millis(10)));
+    assert!(matches!(lane.step(T0.plus_millis(-3_600_000), &SERIAL), Step::Retry(_)));
+
+    let limits = Limits { batch_max: 4, batch_wait_ms: 50, concurrency: 1 };
+    let mut lane = Lane::resume(0, 0, vec![], 1);
+    assert!(matches!(lane.step(T0, &limits), Step::Read { .. }));
+    lane.read(0, vec![event(1)], 1, T0);
+    assert_eq!(lane.step(T0, &limits), Step::Wait(T0.plus_millis(50)));
+    assert!(matches!(lane.step(T0.plus_millis(-3_600_000), &limits), Step::Claim { .. }));
+}

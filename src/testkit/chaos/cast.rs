@@ -184,11 +184,13 @@ pub struct Temper {
     pub fails: u64,
     /// Of a hundred runs, how many panic.
     pub panics: u64,
+    /// A part that fails every time on notes with this title; it may be retried.
+    pub stubborn: Option<(&'static str, &'static str)>,
 }
 
 impl Temper {
     /// Never fails.
-    pub const MILD: Self = Self { seed: 0, fails: 0, panics: 0 };
+    pub const MILD: Self = Self { seed: 0, fails: 0, panics: 0, stubborn: None };
 }
 
 /// Compiles the cast with its runners.
@@ -230,6 +232,14 @@ impl Echo {
     /// Fails or panics, if the dice say so; an event is given up on at most a few times.
     fn stumble(&self, triggers: &[Event]) -> Result<(), RunFailure> {
         let Some(first) = triggers.first() else { return Ok(()) };
+        let is_stubborn = self.temper.stubborn.is_some_and(|(id, title)| {
+            let titled =
+                |event: &Event| event.payload_as::<Note>().is_ok_and(|n| n.title.as_deref() == Some(title));
+            self.consumer.id.as_str() == id && triggers.iter().any(titled)
+        });
+        if is_stubborn {
+            return Err(RunFailure::of_surroundings("told-to-fail"));
+        }
         let count = {
             let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
             let count = runs.entry(first.id).or_default();

@@ -60,7 +60,8 @@ impl Schedule {
 
     /// Returns a temper that belongs to the seed.
     pub fn temper(&mut self) -> Temper {
-        Temper { seed: self.dice.roll(), fails: self.dice.below(12), panics: self.dice.below(4) }
+        let (seed, fails, panics) = (self.dice.roll(), self.dice.below(12), self.dice.below(4));
+        Temper { seed, fails, panics, stubborn: None }
     }
 
     /// Does `deeds` deeds to a running service, then leaves it alone.
