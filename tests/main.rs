@@ -4,6 +4,7 @@
 mod chaos;
 mod chaos_power;
 mod chaos_process;
+mod chaos_refusals;
 mod chaos_surroundings;
 mod cli_copies;
 mod cli_demo;

@@ -1,0 +1,225 @@
+//! The executable where it may not read, may not write, or has no room: it says what it could not do and why,
+//! changes nothing, and goes on when the trouble is over. Permissions are tried as a user who has none.
+
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cli_world::{Answer, World};
+
+/// The user whom nothing belongs to.
+const NOBODY: u32 = 65_534;
+
+/// A world that belongs to nobody in particular, with a copy of the program that this user can reach.
+struct Unprivileged {
+    world: World,
+    program: PathBuf,
+}
+
+fn mode(path: &Path, bits: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(bits)).unwrap();
+}
+
+fn give(path: &Path) {
+    chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    if path.is_dir() && !path.is_symlink() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            give(&entry.unwrap().path());
+        }
+    }
+}
+
+impl Unprivileged {
+    fn new() -> Self {
+        let world = World::with_config();
+        world.append("k", "acknowledged").expect(0);
+        let program = world.base().join("thought");
+        std::fs::copy(env!("CARGO_BIN_EXE_thought"), &program).unwrap();
+        mode(&program, 0o755);
+        if nix::unistd::geteuid().is_root() {
+            give(world.base());
+        }
+        Self { world, program }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Answer {
+        let like = self.world.command(arguments);
+        let mut command = Command::new(&self.program);
+        command.env_clear().stdin(Stdio::null()).current_dir(self.world.base()).args(arguments);
+        command.envs(like.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        if nix::unistd::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.output().unwrap().into()
+    }
+
+    /// Returns the log's own files; locks come and go.
+    fn contents(&self) -> Vec<(String, Vec<u8>)> {
+        let mut found: Vec<(String, Vec<u8>)> = std::fs::read_dir(&self.world.data)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .filter(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                name == "format" || name == "log.redb" || name.starts_with("journal.")
+            })
+            .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
+            .collect();
+        found.sort();
+        found
+    }
+}
+
+/// Could not look, says so, and never takes what it cannot see for something that is empty or not there.
+#[track_caller]
+fn could_not_look(answer: Answer, says: &[&str]) {
+    let answer = answer.expect(4);
+    assert!(says.iter().any(|word| answer.stderr.contains(word)), "{}", answer.stderr);
+    for word in ["0 events", "no events", "nothing was recorded", "not initialised"] {
+        assert!(!answer.stdout.contains(word) && !answer.stderr.contains(word), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_directory_without_permission_is_not_an_empty_one() {
+    let unprivileged = Unprivileged::new();
+    unprivileged.run(&["status"]).expect(0);
+    mode(&unprivileged.world.data, 0o000);
+    for arguments in [&["status"][..], &["event", "list"], &["verify"], &["tree"], &["inbox"], &["serve"]] {
+        could_not_look(unprivileged.run(arguments), &["ermission denied"]);
+    }
+    unprivileged.run(&["doctor"]).expect(4);
+    mode(&unprivileged.world.data, 0o700);
+    unprivileged.run(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_log_that_may_not_be_written_is_refused_and_left_as_it_is() {
+    let unprivileged = Unprivileged::new();
+    let before = unprivileged.contents();
+    for name in ["log.redb", "journal.0", "format"] {
+        let file = unprivileged.world.data.join(name);
+        for bits in [0o000, 0o400] {
+            mode(&file, bits);
+            could_not_look(unprivileged.run(&["serve"]), &["ermission"]);
+            could_not_look(unprivileged.run(&["event", "list"]), &["ermission"]);
+        }
+        mode(&file, 0o600);
+    }
+    mode(&unprivileged.world.data, 0o500);
+    let served = unprivileged.run(&["serve"]).expect(4);
+    assert!(served.stderr.contains("ermission denied"), "{}", served.stderr);
+    mode(&unprivileged.world.data, 0o700);
+    assert!(unprivileged.contents() == before, "a refusal changed a byte");
+    unprivileged.run(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_newer_log_and_one_that_others_may_read_are_refused() {
+    let world = World::with_config();
+    world.append("k", "acknowledged").expect(0);
+    let (format, log) = (world.data.join("format"), world.data.join("log.redb"));
+    let text = std::fs::read_to_string(&format).unwrap();
+    std::fs::write(&format, text.replace("format 1", "format 2")).unwrap();
+    for arguments in [&["serve"][..], &["status"], &["verify"]] {
+        let answer = world.thought(arguments).expect(4);
+        assert!(answer.stderr.contains("newer") && answer.stderr.contains('2'), "{}", answer.stderr);
+    }
+    std::fs::write(&format, &text).unwrap();
+    mode(&log, 0o644);
+    let answer = world.thought(&["serve"]).expect(4);
+    assert!(answer.stderr.contains("0644"), "{}", answer.stderr);
+    mode(&log, 0o600);
+    world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn fifty_clients_that_say_nothing_or_leave_in_the_middle_disturb_nobody() {
+    let world = World::with_config();
+    for number in 0..40 {
+        world.append(&format!("k{number}"), &"text ".repeat(2_000)).expect(0);
+    }
+    let running = world.serve(&[]);
+    let doors: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(world.data.join("doors.json")).unwrap()).unwrap();
+    let door = Path::new(doors["directory"].as_str().unwrap()).join("ask.sock");
+    let silent: Vec<UnixStream> = (0..50).map(|_| UnixStream::connect(&door).unwrap()).collect();
+    for _ in 0..50 {
+        // Asks for four hundred thousand bytes and does not stay for them.
+        let mut leaving = UnixStream::connect(&door).unwrap();
+        let list = "{\"ask\":{\"events\":{\"limit\":1000}}}";
+        leaving.write_all(format!("{{\"protocol\":1,\"version\":\"x\"}}\n{list}\n").as_bytes()).unwrap();
+        drop(leaving);
+    }
+    world.append("late", "still answers").expect(0);
+    world.thought(&["status"]).expect(0);
+    drop(silent);
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+}
+
+/// The name of the test that runs on a small disk of its own.
+const SMALL_DISK: &str = "chaos_refusals::on_a_disk_that_fills_up";
+
+#[test]
+fn a_full_disk_stops_admission_and_not_reading_and_room_that_comes_back_is_used() {
+    // The disk is mounted in a namespace of its own, which ends with the process.
+    let mut command = Command::new("unshare");
+    command.args(if nix::unistd::geteuid().is_root() { &["-m"][..] } else { &["-rm"] });
+    let output = command
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", SMALL_DISK])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "it needs a disk of its own; the test above runs it on one"]
+fn on_a_disk_that_fills_up() {
+    let world = World::with_config();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=16m,mode=0700", "none"])
+        .arg(&world.data)
+        .status()
+        .unwrap();
+    assert!(mounted.success(), "a small disk cannot be mounted here");
+    let ballast = world.data.join("ballast");
+    std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
+    let running = world.serve(&[]);
+    let (mut kept, text) = (0, "x".repeat(200_000));
+    let refused = loop {
+        let answer = world.append(&format!("k{kept}"), &text);
+        if answer.code != 0 {
+            break answer;
+        }
+        kept += 1;
+        assert!(kept < 200, "a disk of sixteen megabytes is not full of {kept} notes");
+    };
+    assert_eq!(refused.code, 4, "{refused:?}");
+    assert!(
+        refused.stderr.contains("disk-full") || refused.stderr.contains("are free"),
+        "{}",
+        refused.stderr
+    );
+    // Reading goes on, and says what the matter is.
+    let notes = ["event", "list", "--json", "--limit", "1000", "--source", "notes:test"];
+    assert_eq!(world.thought(&notes).expect(0).lines().len(), kept);
+    let status = world.thought(&["status", "--json"]);
+    assert!(status.stdout.contains("disk-full"), "{}", status.stdout);
+    assert_eq!(world.append("small", &text).code, 4, "it stays refused");
+    // Room that comes back is used without a restart.
+    std::fs::remove_file(&ballast).unwrap();
+    world.until(&["status", "--json"], |answer| !answer.stdout.contains("disk-full"));
+    world.append("small", "fits again").expect(0);
+    assert_eq!(world.thought(&notes).expect(0).lines().len(), kept + 1);
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+    let running = world.serve(&[]);
+    assert_eq!(world.thought(&notes).expect(0).lines().len(), kept + 1);
+    assert_eq!(running.stop(), 0);
+}
