@@ -5,6 +5,7 @@
 //! each source; everything the actor believes, it has read in the log or been told by a verdict.
 
 mod attempt;
+mod board;
 mod lanes;
 mod resume;
 mod spec;
@@ -44,17 +45,12 @@ pub struct Consumer;
 /// Is what a consumer is told.
 #[derive(Debug)]
 pub enum ConsumerMessage {
-    /// Something moved, or a time has come: look.
+    /// Something moved: look.
     Look,
-    /// Matching events were read.
-    Read {
-        /// The source.
-        source: SourceId,
-        /// Behind which sequence.
-        after: u64,
-        /// What was read, and how far was looked; `None` if the store could not be read.
-        page: Option<(Vec<Event>, u64)>,
-    },
+    /// The time has come for which an alarm was set.
+    Alarm,
+    /// Matching events were read on the sources that asked; `None` if the store could not be read.
+    Read(Option<Vec<Page>>),
     /// An attempt ended.
     Ended {
         /// The source.
@@ -68,6 +64,19 @@ pub enum ConsumerMessage {
     Resync,
     /// Finish what is open, start nothing, then stop.
     Drain(StopReason),
+}
+
+/// Is what was read on one source.
+#[derive(Debug)]
+pub struct Page {
+    /// The source.
+    pub source: SourceId,
+    /// Behind which sequence.
+    pub after: u64,
+    /// What matches, in order.
+    pub events: Vec<Event>,
+    /// The last sequence that was looked at.
+    pub looked_at: u64,
 }
 
 /// Is what a consumer is started with.
@@ -129,7 +138,8 @@ impl Actor for Consumer {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ConsumerMessage::Look => lanes.look().await?,
-            ConsumerMessage::Read { source, after, page } => lanes.took_page(&source, after, page)?,
+            ConsumerMessage::Alarm => lanes.alarmed(),
+            ConsumerMessage::Read(pages) => lanes.took_pages(pages)?,
             ConsumerMessage::Ended { source, end } => lanes.took_end(&source, *end).await?,
             ConsumerMessage::Panicked => return Err(Fault(ReasonCode::PANICKED).into()),
             ConsumerMessage::Resync => lanes.resync().await?,

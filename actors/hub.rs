@@ -29,16 +29,6 @@ pub struct SourceFilter {
     pub kinds: BTreeSet<String>,
 }
 
-impl SourceFilter {
-    /// Says whether events of this source are listened to.
-    #[must_use]
-    pub fn includes(&self, source: &SourceId) -> bool {
-        (self.sources.is_empty() && self.kinds.is_empty())
-            || self.sources.contains(source)
-            || self.kinds.contains(source.kind())
-    }
-}
-
 /// Rings once for any number of wake-ups until its owner has looked.
 pub type Bell = Arc<dyn Fn() + Send + Sync>;
 
@@ -79,11 +69,70 @@ impl Slot {
     }
 }
 
-/// Finds the subscribers of an event without asking those that do not listen to its type.
+/// The subscribers of one type in one place, by their number.
+type Slots = BTreeMap<u64, Arc<Slot>>;
+
+/// The subscribers of one type, by where they listen: an event finds its own and passes all others by.
 #[derive(Debug, Default)]
-pub struct Hub {
-    by_type: RwLock<BTreeMap<TypeName, Vec<Arc<Slot>>>>,
+struct Listeners {
+    everywhere: Slots,
+    by_source: BTreeMap<SourceId, Slots>,
+    by_kind: BTreeMap<String, Slots>,
 }
+
+impl Listeners {
+    fn add(&mut self, number: u64, slot: &Arc<Slot>) {
+        let SourceFilter { sources, kinds } = &slot.filter;
+        if sources.is_empty() && kinds.is_empty() {
+            self.everywhere.insert(number, Arc::clone(slot));
+        }
+        for source in sources {
+            self.by_source.entry(source.clone()).or_default().insert(number, Arc::clone(slot));
+        }
+        for kind in kinds {
+            self.by_kind.entry(kind.clone()).or_default().insert(number, Arc::clone(slot));
+        }
+    }
+
+    fn remove(&mut self, number: u64, filter: &SourceFilter) {
+        self.everywhere.remove(&number);
+        for source in &filter.sources {
+            take_out(&mut self.by_source, source, number);
+        }
+        for kind in &filter.kinds {
+            take_out(&mut self.by_kind, kind, number);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.everywhere.is_empty() && self.by_source.is_empty() && self.by_kind.is_empty()
+    }
+
+    /// Returns who listens to a source; one that names both a source and its kind comes twice.
+    fn of<'a>(&'a self, source: &SourceId) -> impl Iterator<Item = &'a Arc<Slot>> {
+        let places = [Some(&self.everywhere), self.by_source.get(source), self.by_kind.get(source.kind())];
+        places.into_iter().flatten().flat_map(BTreeMap::values)
+    }
+}
+
+fn take_out<K: Ord>(places: &mut BTreeMap<K, Slots>, place: &K, number: u64) {
+    if let Some(slots) = places.get_mut(place) {
+        slots.remove(&number);
+        if slots.is_empty() {
+            places.remove(place);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_type: BTreeMap<TypeName, Listeners>,
+    next: u64,
+}
+
+/// Finds the subscribers of an event without asking those that do not listen to its type or its source.
+#[derive(Debug, Default)]
+pub struct Hub(RwLock<Table>);
 
 impl Hub {
     /// Subscribes to `types` on the sources that `filter` includes, until the subscription is dropped.
@@ -96,22 +145,23 @@ impl Hub {
     ) -> Subscribed {
         let slot = Arc::new(Slot { filter, moved: Mutex::default(), bell });
         let types: Vec<TypeName> = types.into_iter().collect();
-        let mut table = self.by_type.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let number = table.next;
+        table.next += 1;
         for kind in &types {
-            table.entry(kind.clone()).or_default().push(Arc::clone(&slot));
+            table.by_type.entry(kind.clone()).or_default().add(number, &slot);
         }
         drop(table);
-        Subscribed { hub: Arc::clone(self), types, slot }
+        Subscribed { hub: Arc::clone(self), number, types, slot }
     }
 
     /// Wakes everyone who listens to what moved; costs the number of those, not of all subscribers.
     pub fn announce<'a>(&self, moved: impl IntoIterator<Item = &'a Moved>) {
-        let table = self.by_type.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for event in moved {
-            for slot in table.get(&event.kind).into_iter().flatten() {
-                if slot.filter.includes(&event.source) {
-                    slot.wake(&event.source, event.sequence);
-                }
+            let Some(listeners) = table.by_type.get(&event.kind) else { continue };
+            for slot in listeners.of(&event.source) {
+                slot.wake(&event.source, event.sequence);
             }
         }
     }
@@ -121,6 +171,7 @@ impl Hub {
 #[derive(Debug)]
 pub struct Subscribed {
     hub: Arc<Hub>,
+    number: u64,
     types: Vec<TypeName>,
     slot: Arc<Slot>,
 }
@@ -135,12 +186,12 @@ impl Subscribed {
 
 impl Drop for Subscribed {
     fn drop(&mut self) {
-        let mut table = self.hub.by_type.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.hub.0.write().unwrap_or_else(PoisonError::into_inner);
         for kind in &self.types {
-            if let Some(slots) = table.get_mut(kind) {
-                slots.retain(|slot| !Arc::ptr_eq(slot, &self.slot));
-                if slots.is_empty() {
-                    table.remove(kind);
+            if let Some(listeners) = table.by_type.get_mut(kind) {
+                listeners.remove(self.number, &self.slot.filter);
+                if listeners.is_empty() {
+                    table.by_type.remove(kind);
                 }
             }
         }
@@ -190,10 +241,29 @@ mod tests {
     }
 
     #[test]
+    fn one_of_very_many_is_found_by_its_source() {
+        let hub = Arc::new(Hub::default());
+        let subscribed: Vec<_> = (0..1000)
+            .map(|n| {
+                let (rings, bell) = counted();
+                let sources = [SourceId::parse(&format!("notes:n{n}")).unwrap()].into();
+                let filter = SourceFilter { sources, ..SourceFilter::default() };
+                (rings, hub.subscribe([TypeName::parse("a.b").unwrap()], filter, bell))
+            })
+            .collect();
+        hub.announce(&[moved("notes:n7", "a.b", 1), moved("notes:x", "a.b", 1)]);
+        let rung: Vec<usize> = subscribed.iter().map(|(rings, _)| rings.load(Ordering::SeqCst)).collect();
+        assert_eq!(rung.iter().sum::<usize>(), 1);
+        assert_eq!(rung[7], 1);
+    }
+
+    #[test]
     fn a_dropped_subscription_leaves_nothing_behind() {
         let hub = Arc::new(Hub::default());
         let (_, bell) = counted();
-        drop(hub.subscribe([TypeName::parse("a.b").unwrap()], SourceFilter::default(), bell));
-        assert!(hub.by_type.read().unwrap().is_empty());
+        let filter = SourceFilter { sources: [SourceId::parse("notes:x").unwrap()].into(), ..kinds(&["a"]) };
+        drop(hub.subscribe([TypeName::parse("a.b").unwrap()], SourceFilter::default(), Arc::clone(&bell)));
+        drop(hub.subscribe([TypeName::parse("a.b").unwrap()], filter, bell));
+        assert!(hub.0.read().unwrap().by_type.is_empty());
     }
 }

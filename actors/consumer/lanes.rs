@@ -8,15 +8,18 @@ use ractor::ActorRef;
 use thoughtstream_domain::commit::{Commit, Row};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::SourceId;
-use thoughtstream_domain::lane::{Lane, LaneState, Step};
+use thoughtstream_domain::lane::{Lane, Step};
 use thoughtstream_domain::lifecycle::Execution;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::RowError;
 use tokio::task::JoinSet;
 
 use super::attempt::{Attempt, Ended};
-use super::resume::{first_sight, matching, standing};
-use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, OVERTAKEN, STORE_UNREADABLE, is_paused};
+use super::board::Board;
+use super::resume::{at_sight, matching, standing};
+use super::{
+    CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, OVERTAKEN, Page, STORE_UNREADABLE, is_paused,
+};
 use crate::hub::Subscribed;
 use crate::killpoint::{KillPoint, KillSite};
 use crate::supervisor::{Detail, Fault, ReasonCode, StopReason};
@@ -35,8 +38,14 @@ pub struct Lanes {
     site: KillSite,
     subscribed: Option<Subscribed>,
     lanes: BTreeMap<SourceId, Lane>,
+    /// Lanes that something happened to since they were last asked for their next step.
+    touched: BTreeSet<SourceId>,
     /// Lanes to be read again when their attempts have ended.
     stale: BTreeSet<SourceId>,
+    board: Board,
+    /// What lanes asked to be read: everything that was asked for while a read was under way goes out as one.
+    wanted: Vec<Wanted>,
+    reading: bool,
     tasks: JoinSet<()>,
     running: usize,
     paused: bool,
@@ -55,7 +64,11 @@ impl Lanes {
             site,
             subscribed: None,
             lanes: BTreeMap::new(),
+            touched: BTreeSet::new(),
             stale: BTreeSet::new(),
+            board: Board::default(),
+            wanted: Vec::new(),
+            reading: false,
             tasks: JoinSet::new(),
             running: 0,
             paused,
@@ -83,40 +96,57 @@ impl Lanes {
         self.lanes.retain(|source, _| self.stale.contains(source));
         self.lanes.extend(standing.lanes);
         self.paused = self.args.paused || is_paused(standing.control.as_ref());
+        self.touch_all();
         Ok(())
     }
 
-    async fn reread(&mut self, source: &SourceId) -> Result<(), Fault> {
-        let (reader, spec, seen) = (self.args.reader.clone(), Arc::clone(&self.args.spec), source.clone());
-        let lane = blocking(move || first_sight(&reader, &spec, &seen)).await?;
-        self.lanes.insert(source.clone(), lane);
+    /// Looks at every lane again, and forgets what was told of those that are gone.
+    fn touch_all(&mut self) {
+        self.board = Board::default();
+        self.touched = self.lanes.keys().cloned().collect();
+    }
+
+    /// Reads in the log where the consumer stands on some sources.
+    async fn reread(&mut self, sources: Vec<SourceId>) -> Result<(), Fault> {
+        let (reader, spec) = (self.args.reader.clone(), Arc::clone(&self.args.spec));
+        self.touched.extend(sources.iter().cloned());
+        let lanes = blocking(move || at_sight(&reader, &spec, sources)).await?;
+        self.lanes.extend(lanes);
         Ok(())
     }
 
     /// Notes what moved.
     pub(super) async fn look(&mut self) -> Result<(), Fault> {
         let moved = self.subscribed.as_ref().map(Subscribed::take).unwrap_or_default();
+        let mut unknown = Vec::new();
         for (source, head) in moved {
-            if let Some(lane) = self.lanes.get_mut(&source) {
-                lane.moved(head);
-                continue;
+            match self.lanes.get_mut(&source) {
+                Some(lane) => {
+                    lane.moved(head);
+                    self.touched.insert(source);
+                }
+                None => unknown.push(source),
             }
-            self.reread(&source).await?;
         }
-        Ok(())
+        if unknown.is_empty() { Ok(()) } else { self.reread(unknown).await }
     }
 
-    /// Takes a page that was read.
-    pub(super) fn took_page(
-        &mut self,
-        source: &SourceId,
-        after: u64,
-        page: Option<(Vec<Event>, u64)>,
-    ) -> Result<(), Fault> {
-        let (events, looked_at) = page.ok_or(Fault(STORE_UNREADABLE))?;
+    /// Looks at the lanes whose time has come.
+    pub(super) fn alarmed(&mut self) {
+        // A clock that was set back does not call the time that was waited for into question.
+        let at = self.alarm.take().map_or(Timestamp::default(), |(at, _)| at);
+        self.touched.extend(self.board.due(at.max(self.args.clock.now())));
+    }
+
+    /// Takes the pages that were read.
+    pub(super) fn took_pages(&mut self, pages: Option<Vec<Page>>) -> Result<(), Fault> {
+        self.reading = false;
         let now = self.args.clock.now();
-        if let Some(lane) = self.lanes.get_mut(source) {
-            lane.read(after, events, looked_at, now);
+        for Page { source, after, events, looked_at } in pages.ok_or(Fault(STORE_UNREADABLE))? {
+            if let Some(lane) = self.lanes.get_mut(&source) {
+                lane.read(after, events, looked_at, now);
+                self.touched.insert(source);
+            }
         }
         Ok(())
     }
@@ -124,6 +154,7 @@ impl Lanes {
     /// Takes the end of an attempt.
     pub(super) async fn took_end(&mut self, source: &SourceId, end: Ended) -> Result<(), Fault> {
         self.running -= 1;
+        self.touched.insert(source.clone());
         match end {
             Ended::Stands { execution, completed } => {
                 if completed {
@@ -133,12 +164,12 @@ impl Lanes {
                 let Some(lane) = self.lanes.get_mut(source) else { return Ok(()) };
                 lane.ended(*execution);
                 if lane.running() == 0 && self.stale.remove(source) {
-                    self.reread(source).await?;
+                    self.reread(vec![source.clone()]).await?;
                 }
             }
             // Somebody else wrote first. What the log says now is the truth, if nothing else is under way.
             Ended::Overtaken if self.lanes.get(source).is_none_or(|lane| lane.running() <= 1) => {
-                self.reread(source).await?;
+                self.reread(vec![source.clone()]).await?;
             }
             Ended::Overtaken => return Err(Fault(OVERTAKEN)),
             Ended::Conflict => return Err(Fault(CONFLICT)),
@@ -162,16 +193,16 @@ impl Lanes {
     /// Takes every step that the lanes ask for.
     pub(super) fn advance(&mut self) -> Result<(), Fault> {
         while self.tasks.try_join_next().is_some() {}
-        let mut next: Option<Timestamp> = None;
-        if !self.paused && self.draining.is_none() {
-            let sources: Vec<SourceId> = self.lanes.keys().cloned().collect();
-            for source in sources {
-                if let Some(at) = self.advance_lane(&source) {
-                    next = Some(next.map_or(at, |earliest| earliest.min(at)));
-                }
+        let works = !self.paused && self.draining.is_none();
+        for source in std::mem::take(&mut self.touched) {
+            let alarm = if works { self.advance_lane(&source) } else { None };
+            match self.lanes.get(&source) {
+                Some(lane) => self.board.show(&source, lane, alarm),
+                None => self.board.remove(&source),
             }
         }
-        self.set_alarm(next);
+        self.read();
+        self.set_alarm(if works { self.board.next_alarm() } else { None });
         self.tell();
         Ok(())
     }
@@ -188,7 +219,9 @@ impl Lanes {
                     self.start(source, execution, Some(events), previous);
                 }
                 Step::Retry(execution) => self.start(source, *execution, None, 0),
-                Step::Read { after, limit } => self.read(source, after, limit),
+                Step::Read { after, limit } => {
+                    self.wanted.push(Wanted { source: source.clone(), after, limit });
+                }
                 Step::Pass(sequence) => self.pass(source, sequence),
                 Step::Wait(at) => return Some(at),
                 Step::Idle => return None,
@@ -219,18 +252,27 @@ impl Lanes {
         });
     }
 
-    fn read(&mut self, source: &SourceId, after: u64, limit: usize) {
+    /// Reads what lanes asked for, unless a read is under way: what comes meanwhile goes together.
+    fn read(&mut self) {
+        if self.reading || self.wanted.is_empty() {
+            return;
+        }
+        self.reading = true;
         let (reader, spec) = (self.args.reader.clone(), Arc::clone(&self.args.spec));
-        let (me, source, status) = (self.me.clone(), source.clone(), Arc::clone(&self.args.status));
+        let (me, wanted, status) =
+            (self.me.clone(), std::mem::take(&mut self.wanted), Arc::clone(&self.args.status));
         self.tasks.spawn_blocking(move || {
             let _guard = Confession(me.clone());
-            let page = matching(&reader, &spec, &source, after, limit);
-            if let Err(RowError::Damaged { place }) = &page {
+            let pages = wanted.into_iter().map(|Wanted { source, after, limit }| {
+                let (events, looked_at) = matching(&reader, &spec, &source, after, limit)?;
+                Ok(Page { source, after, events, looked_at })
+            });
+            let pages: Result<Vec<Page>, RowError> = pages.collect();
+            if let Err(RowError::Damaged { place }) = &pages {
                 // Who looks at a consumer that stopped over it sees which row it was.
                 status.set("unreadable", Detail::id(place));
             }
-            let page = page.ok();
-            drop(me.send_message(ConsumerMessage::Read { source, after, page }));
+            drop(me.send_message(ConsumerMessage::Read(pages.ok())));
         });
     }
 
@@ -264,21 +306,14 @@ impl Lanes {
         let me = self.me.clone();
         let alarm = self.tasks.spawn(async move {
             tokio::time::sleep(Duration::from_millis(wait.max(1))).await;
-            drop(me.send_message(ConsumerMessage::Look));
+            drop(me.send_message(ConsumerMessage::Alarm));
         });
         self.alarm = Some((at, alarm));
     }
 
     /// Writes down what the tree shows.
     fn tell(&self) {
-        let status = &self.args.status;
-        let states: Vec<LaneState> = self.lanes.values().map(Lane::state).collect();
-        let retry_at = states.iter().filter_map(|state| match state {
-            LaneState::Waiting(at) => Some(*at),
-            LaneState::Idle | LaneState::Running | LaneState::Held | LaneState::Behind => None,
-        });
-        let retry_at = retry_at.min();
-        let held = self.lanes.values().find_map(Lane::held);
+        let (held, retry_at) = (self.board.held(), self.board.retry_at());
         let note = if self.draining.is_some() {
             Some(DRAINING)
         } else if held.is_some() {
@@ -289,23 +324,31 @@ impl Lanes {
             Some(RUNNING)
         } else if retry_at.is_some() {
             Some(WAITING)
-        } else if states.contains(&LaneState::Behind) {
+        } else if self.board.is_behind() {
             Some(BEHIND)
         } else {
             None
         };
-        status.note(note);
-        status.set("behind", Detail::Count(self.lanes.values().map(Lane::behind).sum()));
-        status.set("running", Detail::Count(self.running as u64));
-        match retry_at {
-            Some(at) => status.set("retryAt", Detail::At(at)),
-            None => status.clear("retryAt"),
-        }
-        match held {
-            Some(execution) => status.set("held", Detail::id(&execution.id)),
-            None => status.clear("held"),
-        }
+        self.args.status.tell(note, |details| {
+            details.insert("behind", Detail::Count(self.board.behind()));
+            details.insert("running", Detail::Count(self.running as u64));
+            match retry_at {
+                Some(at) => details.insert("retryAt", Detail::At(at)),
+                None => details.remove("retryAt"),
+            };
+            match held {
+                Some(execution) => details.insert("held", Detail::id(&execution)),
+                None => details.remove("held"),
+            };
+        });
     }
+}
+
+/// Is what a lane asked to be read.
+struct Wanted {
+    source: SourceId,
+    after: u64,
+    limit: usize,
 }
 
 /// Tells the actor when a task of its own panics.

@@ -40,11 +40,20 @@ pub(super) fn standing(
     Ok(Standing { control, lanes })
 }
 
-/// Reads where a consumer stands on a source that it sees for the first time.
-pub(super) fn first_sight(reader: &Reader, spec: &ConsumerSpec, source: &SourceId) -> Result<Lane, Fault> {
-    let head = reader.head(source).map_err(unreadable)?.map_or(0, |head| head.sequence);
-    let executions = unsettled(reader, spec)?.remove(source).unwrap_or_default();
-    lane(reader, spec, source, head, executions)
+/// Reads where a consumer stands on sources that it sees for the first time, or anew.
+pub(super) fn at_sight(
+    reader: &Reader,
+    spec: &ConsumerSpec,
+    sources: Vec<SourceId>,
+) -> Result<Vec<(SourceId, Lane)>, Fault> {
+    let mut unsettled = unsettled(reader, spec)?;
+    let lanes = sources.into_iter().map(|source| {
+        let head = reader.head(&source).map_err(unreadable)?.map_or(0, |head| head.sequence);
+        let executions = unsettled.remove(&source).unwrap_or_default();
+        let lane = lane(reader, spec, &source, head, executions)?;
+        Ok((source, lane))
+    });
+    lanes.collect()
 }
 
 fn lane(

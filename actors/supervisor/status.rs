@@ -72,6 +72,13 @@ impl StatusCell {
         lock(&self.told).note = note;
     }
 
+    /// Says all at once what the actor is doing.
+    pub fn tell(&self, note: Option<ReasonCode>, change: impl FnOnce(&mut BTreeMap<&'static str, Detail>)) {
+        let mut told = lock(&self.told);
+        told.note = note;
+        change(&mut told.details);
+    }
+
     /// Sets one detail.
     pub fn set(&self, key: &'static str, detail: Detail) {
         lock(&self.told).details.insert(key, detail);
