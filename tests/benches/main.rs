@@ -5,6 +5,7 @@
 
 mod idle;
 mod large;
+mod process;
 mod sqlite;
 mod steps;
 
@@ -111,7 +112,12 @@ type Part = fn(&Plan) -> Result<Found, BenchError>;
 
 #[expect(clippy::print_stderr, reason = "a benchmark's remarks")]
 fn main() -> ExitCode {
-    let plan = match Plan::of(std::env::args().skip(1)) {
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.peek().is_some_and(|first| first == large::LOAD) {
+        let data = arguments.nth(1).unwrap_or_default();
+        return if large::load(data.into()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let plan = match Plan::of(arguments) {
         Ok(plan) => plan,
         Err(error) => {
             eprintln!("{error}");

@@ -26,6 +26,9 @@ use tokio::sync::Notify;
 use super::closed::{Measured, closed_loop};
 use super::{BenchError, PAYLOAD_BYTES};
 
+/// The mark of every store that is made to be measured.
+pub const MARK: [u8; 16] = *b"thought bench 01";
+
 /// How the consumer of a durable step records its attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
@@ -63,7 +66,7 @@ impl Subject {
         writers: usize,
     ) -> Result<Self, BenchError> {
         let data = directory.join("log");
-        Store::create(&data, *b"thoughtstream-b!", Options::default()).map_err(BenchError::of)?;
+        Store::create(&data, MARK, Options::default()).map_err(BenchError::of)?;
         Self::resume(data, lifecycle, writers).await
     }
 
@@ -169,10 +172,11 @@ pub fn note(run: u64, writer: usize, n: u64) -> Candidate {
 
 fn declaration(lifecycle: Lifecycle) -> String {
     format!(
-        "id: bench\nversion: 1\nenabled: true\ndescription: Takes the steps of a measurement.\n\
-         subscribe:\n  types: [{}]\n  kinds: [notes]\n  batch: {{ max: 1, wait: 0s }}\n\
+        "id: bench-{}\nversion: 1\nenabled: true\ndescription: Takes the steps of a measurement.\n\
+         subscribe:\n  types: [{}]\n  kinds: [notes]\n  replay: now\n  batch: {{ max: 1, wait: 0s }}\n\
          runner: {{ kind: deterministic, transform: bench }}\nlifecycle: {}\nemit: [{}]\n\
          policy: {{ tools: [], externalActions: false }}\n",
+        lifecycle.declared(),
         Note::NAME,
         lifecycle.declared(),
         DocumentLinks::NAME,
