@@ -15,7 +15,7 @@ use crate::execution::{read_execution, read_run};
 use crate::names::{NameKind, Names};
 use crate::record::{self, Stored};
 use crate::rows::RowError;
-use crate::tables::{Table, bucket, key, position_key, short_id};
+use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id};
 use crate::writer::{Head, from_json, to_json};
 
 /// The tables that [`rebuild`] empties and fills.
@@ -71,7 +71,7 @@ impl<'a> Indexed<'a> {
 pub(crate) fn put_event(to: &mut impl Put, event: &Indexed<'_>) -> Result<(), RowError> {
     let at = position_key(event.position);
     to.put(Table::Sequences, &key!(event.source, event.sequence), &at)?;
-    to.put(Table::Keys, &key!(event.source, event.kind, event.key), &at)?;
+    to.put(Table::Keys, &idempotency_key(event.source, event.kind, event.key), &at)?;
     to.put(Table::Ids, &key!(bucket(event.position), short_id(event.id)), &at)?;
     to.put(Table::Types, &key!(event.kind, event.source, event.sequence), &at)?;
     for parent in event.parents {

@@ -119,6 +119,13 @@ impl<'t> Rows<'t> {
         Ok(Some((key.value().to_vec(), value.value().to_vec())))
     }
 
+    /// Returns a copy of every row from `from` up to, without, `to`.
+    pub(crate) fn all_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Vec<Pair>, RowError> {
+        let rows = self.table(table)?.range(from..to).map_err(RowError::storage)?;
+        let copied = rows.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));
+        copied.collect::<Result<_, _>>().map_err(RowError::storage)
+    }
+
     /// Returns the last row from `from` up to, without, `to`.
     pub(crate) fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
         let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
@@ -127,12 +134,17 @@ impl<'t> Rows<'t> {
         Ok(Some((key.value().to_vec(), value.value().to_vec())))
     }
 
-    /// Writes a row.
-    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        self.put_unjournaled(table, key, value)?;
+    /// Writes a row; answers whether it is new.
+    pub(crate) fn put_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, RowError> {
+        let is_new = self.table(table)?.insert(key, value).map_err(RowError::storage)?.is_none();
         self.note(table as u8, key);
         self.note_bytes(value);
-        Ok(())
+        Ok(is_new)
+    }
+
+    /// Writes a row.
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        self.put_new(table, key, value).map(drop)
     }
 
     /// Removes a row if it exists.

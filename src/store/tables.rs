@@ -15,7 +15,7 @@ pub(crate) enum Table {
     Events = 1,
     /// source, sequence → position.
     Sequences = 2,
-    /// source, type, idempotency key → position.
+    /// source, idempotency key, 0, type → position: what one run writes lies together.
     Keys = 3,
     /// bucket of 4,096 positions, event id → position. For ids that come without a position.
     Ids = 4,
@@ -228,6 +228,11 @@ impl KeyPart for &str {
 /// Returns the key of an event.
 pub(crate) fn position_key(position: u64) -> [u8; 8] {
     position.to_be_bytes()
+}
+
+/// Returns the key of an idempotency row. An idempotency key has no zero byte, so one ends where it seems to.
+pub(crate) fn idempotency_key(source: u32, kind: u32, key: &str) -> Key {
+    key!(source, key, 0_u8, kind)
 }
 
 /// Returns the first 16 bytes of an id: enough that two ids never share them.

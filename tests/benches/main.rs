@@ -1,6 +1,7 @@
 //! Measures the service against its goals and prints one table and the ratios; nothing here fails for being slow.
 //!
-//! `cargo bench --bench speed [-- PART…] [--rounds N] [--millis N] [--dir DIR] [--json]`; the parts are `appends`,
+//! `cargo bench --bench speed [-- PART…] [--rounds N] [--millis N] [--dir DIR] [--cell NAME]
+//! [--writers N] [--json]`; the parts are `appends`,
 //! `steps`, `large` and `idle`, all of them by default. Ratios hold across machines; numbers do not.
 
 mod idle;
@@ -26,6 +27,10 @@ pub struct Plan {
     /// Below which directory.
     pub dir: PathBuf,
     json: bool,
+    /// Only the cell of this name.
+    cell: Option<String>,
+    /// Only with so many steps in flight.
+    writers: Option<usize>,
     /// How many events a large store holds.
     pub events: u64,
     /// How many consumers a large set of declarations holds.
@@ -40,6 +45,8 @@ impl Plan {
             time: Duration::from_secs(1),
             dir: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
             json: false,
+            cell: None,
+            writers: None,
             events: 1_000_000,
             consumers: 10_000,
         };
@@ -56,12 +63,23 @@ impl Plan {
                 "--millis" => plan.time = Duration::from_millis(number("--millis")?),
                 "--events" => plan.events = number("--events")?,
                 "--consumers" => plan.consumers = usize::try_from(number("--consumers")?).unwrap_or(1),
+                "--writers" => plan.writers = usize::try_from(number("--writers")?).ok(),
+                "--cell" => plan.cell = arguments.next(),
                 "--dir" => plan.dir = arguments.next().ok_or("--dir needs a directory")?.into(),
                 "appends" | "steps" | "large" | "idle" => plan.parts.push(argument),
                 other => return Err(format!("{other} is neither a part nor an option")),
             }
         }
         Ok(plan)
+    }
+
+    /// Leaves out the cells that were not asked for.
+    pub fn cells<'a>(&self, mut cells: Vec<(&'a str, usize)>) -> Vec<(&'a str, usize)> {
+        cells.retain(|(name, writers)| {
+            self.cell.as_deref().is_none_or(|wanted| wanted == *name)
+                && self.writers.is_none_or(|wanted| wanted == *writers)
+        });
+        cells
     }
 
     fn wants(&self, part: &str) -> bool {

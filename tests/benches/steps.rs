@@ -17,7 +17,7 @@ fn take_turns(plan: &Plan, cells: &[(&str, usize)]) -> Result<Table, BenchError>
     let runtime = runtime()?;
     let mut table = Table::default();
     for _ in 0..plan.rounds {
-        for (name, writers) in cells {
+        for (name, writers) in &plan.cells(cells.to_vec()) {
             let scratch = Scratch::below(&plan.dir)?;
             let (directory, writers) = (scratch.path(), *writers);
             let measured = runtime.block_on(async {

@@ -17,7 +17,7 @@ use crate::names::NameKind;
 use crate::reader::{ReadTable, View};
 use crate::record::{self, Facts, Stored};
 use crate::rows::RowError;
-use crate::tables::{Table, bucket, key, position_key, short_id};
+use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id};
 use crate::writer::Head as SourceRow;
 
 /// How many of the last events are kept at hand as possible parents.
@@ -255,7 +255,7 @@ impl Walk {
         let event = &stored.event;
         let entries = [
             (Table::Sequences, &tables.sequences, key!(stored.source, event.sequence)),
-            (Table::Keys, &tables.keys, key!(stored.source, stored.kind, event.key.as_str())),
+            (Table::Keys, &tables.keys, idempotency_key(stored.source, stored.kind, event.key.as_str())),
             (Table::Ids, &tables.ids, key!(bucket(event.position), short_id(event.id.as_bytes()))),
             (Table::Types, &tables.types, key!(stored.kind, stored.source, event.sequence)),
         ];

@@ -12,7 +12,7 @@ use crate::names::NameKind;
 use crate::projection::{self, Indexed};
 use crate::record::{self, Facts, Placement};
 use crate::rows::{At, RowError, Rows};
-use crate::tables::{Table, key, position_key};
+use crate::tables::{Table, idempotency_key, position_key};
 
 /// What a candidate's parents say about it. Positions of siblings are filled in when they are written.
 pub(super) struct Planned {
@@ -70,7 +70,7 @@ impl GroupState<'_> {
         let source = self.cache.number(rows, NameKind::Source, envelope.source.as_str())?;
         let kind = self.cache.number(rows, NameKind::Type, candidate.kind().name.as_str())?;
         let (Some(source), Some(kind)) = (source, kind) else { return Ok(None) };
-        let found = rows.read(Table::Keys, &key!(source, kind, envelope.key.as_str()), be64)?;
+        let found = rows.read(Table::Keys, &idempotency_key(source, kind, envelope.key.as_str()), be64)?;
         found.transpose().at(Table::Keys, candidate.id())
     }
 

@@ -3,7 +3,8 @@
 //! Everything here repeats rows. A dropped transaction takes back what it added, by forgetting all of it and
 //! reading again; only the last position and time, which no row repeats, are restored.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use thoughtstream_domain::hash::ChainHash;
 use thoughtstream_domain::id::{EventId, TypeRef};
@@ -18,6 +19,9 @@ use crate::tables::{Table, bucket, key, position_key, short_id};
 
 /// How many of the newest events are kept at hand as possible parents: a few groups' worth.
 const RECENT_EVENTS: usize = 4096;
+
+/// How many standings are kept at hand; past it all are read again.
+const STANDINGS_MAX: usize = 16_384;
 
 /// The last event of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +60,21 @@ pub(super) struct Last {
     pub(super) recorded_at: Timestamp,
 }
 
+/// Where a consumer version stands on a source.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// Its progress, 0 if it has none.
+    pub(super) progress: u64,
+    /// Its claims by sequence: the place of the execution, and whether that is closed.
+    pub(super) claims: BTreeMap<u64, (u64, bool)>,
+}
+
 /// See the module's page.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     pub(super) names: NewNames,
     heads: HashMap<u32, Head>,
+    standings: HashMap<(u32, u32), Standing>,
     recent: VecDeque<Facts>,
     recent_ids: HashMap<EventId, u64>,
     types_defined: HashSet<TypeRef>,
@@ -116,6 +130,22 @@ impl Cache {
         self.heads.insert(source, head);
     }
 
+    /// Returns where a consumer version stands on a source. Whoever changes a row of it changes this as well.
+    pub(super) fn standing(
+        &mut self,
+        rows: &mut Rows<'_>,
+        consumer: u32,
+        source: u32,
+    ) -> Result<&mut Standing, RowError> {
+        if self.standings.len() >= STANDINGS_MAX && !self.standings.contains_key(&(consumer, source)) {
+            self.standings.clear();
+        }
+        match self.standings.entry((consumer, source)) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(unknown) => Ok(unknown.insert(read_standing(rows, consumer, source)?)),
+        }
+    }
+
     /// Remembers an event just written.
     pub(super) fn remember(&mut self, position: u64, facts: Facts) {
         self.recent.push_back(facts);
@@ -159,4 +189,18 @@ impl Cache {
     ) -> Result<Option<u32>, RowError> {
         self.names.find(rows, kind, text)
     }
+}
+
+fn read_standing(rows: &mut Rows<'_>, consumer: u32, source: u32) -> Result<Standing, RowError> {
+    let place = || format!("{consumer}/{source}");
+    let progress = rows.read(Table::Progress, &key!(consumer, source), be64)?;
+    let progress = progress.transpose().at(Table::Progress, place())?.unwrap_or(0);
+    let mut claims = BTreeMap::new();
+    for (key, value) in rows.all_in(Table::Claims, &key!(consumer, source), &key!(consumer, source + 1))? {
+        let sequence = key.get(8..).and_then(|bytes| be64(bytes).ok());
+        let claim = sequence.zip(super::read_claim(&value));
+        let (sequence, claim) = claim.ok_or_else(|| RowError::damaged(Table::Claims, place()))?;
+        claims.insert(sequence, claim);
+    }
+    Ok(Standing { progress, claims })
 }

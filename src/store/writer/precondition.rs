@@ -76,12 +76,13 @@ impl GroupState<'_> {
         let Some((consumer, source)) = self.consumer_and_source(rows, consumer, source)? else {
             return Ok(None);
         };
-        let progress = self.stored_progress(rows, consumer, source)?;
+        let standing = self.cache.standing(rows, consumer, source)?;
+        let progress = standing.progress;
         for sequence in sequences {
             if *sequence <= progress {
                 return Ok(Some(format!("sequence {sequence} is passed, progress stands at {progress}")));
             }
-            if rows.has(Table::Claims, &key!(consumer, source, *sequence))? {
+            if standing.claims.contains_key(sequence) {
                 return Ok(Some(format!("sequence {sequence} is claimed")));
             }
         }
@@ -103,9 +104,9 @@ impl GroupState<'_> {
         let Some((consumer, source)) = self.consumer_and_source(rows, consumer, source)? else {
             return Ok(refused(0));
         };
-        let progress = self.stored_progress(rows, consumer, source)?;
-        let claimed = progress >= sequence || rows.has(Table::Claims, &key!(consumer, source, sequence))?;
-        Ok(if claimed { None } else { refused(progress) })
+        let standing = self.cache.standing(rows, consumer, source)?;
+        let claimed = standing.progress >= sequence || standing.claims.contains_key(&sequence);
+        Ok(if claimed { None } else { refused(standing.progress) })
     }
 
     fn execution_is(
@@ -157,16 +158,6 @@ impl GroupState<'_> {
         Ok(consumer.zip(source))
     }
 
-    pub(super) fn stored_progress(
-        &mut self,
-        rows: &mut Rows<'_>,
-        consumer: u32,
-        source: u32,
-    ) -> Result<u64, RowError> {
-        let found = rows.read(Table::Progress, &key!(consumer, source), be64)?;
-        Ok(found.transpose().at(Table::Progress, format_args!("{consumer}/{source}"))?.unwrap_or(0))
-    }
-
     fn progress(
         &mut self,
         rows: &mut Rows<'_>,
@@ -174,7 +165,7 @@ impl GroupState<'_> {
         source: &SourceId,
     ) -> Result<u64, RowError> {
         match self.consumer_and_source(rows, consumer, source)? {
-            Some((consumer, source)) => self.stored_progress(rows, consumer, source),
+            Some((consumer, source)) => Ok(self.cache.standing(rows, consumer, source)?.progress),
             None => Ok(0),
         }
     }

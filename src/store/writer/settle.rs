@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use thoughtstream_domain::commit::ExecutionKey;
 use thoughtstream_domain::id::{ConsumerKey, SourceId};
-use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus, Run};
+use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus, Run, Trigger};
 
 use super::GroupState;
 use crate::codec::be64;
@@ -72,13 +72,9 @@ impl GroupState<'_> {
         else {
             return Ok(None);
         };
-        for trigger in &execution.triggers {
-            let held = rows.get(Table::Claims, &key!(consumer, source, trigger.sequence))?;
-            if held.is_some() {
-                return Ok(Some(format!("sequence {} is claimed by another execution", trigger.sequence)));
-            }
-        }
-        Ok(None)
+        let standing = self.cache.standing(rows, consumer, source)?;
+        let held = execution.triggers.iter().find(|trigger| standing.claims.contains_key(&trigger.sequence));
+        Ok(held.map(|trigger| format!("sequence {} is claimed by another execution", trigger.sequence)))
     }
 
     /// Says why a run row contradicts what stands.
@@ -102,8 +98,7 @@ impl GroupState<'_> {
         let consumer = self.cache.names.number(rows, NameKind::Consumer, &name)?;
         let source = self.cache.names.number(rows, NameKind::Source, execution.source.as_str())?;
         let key = key!(consumer, execution.position());
-        let is_new = !rows.has(Table::Executions, &key)?;
-        rows.put(Table::Executions, &key, &write_execution(execution))?;
+        let is_new = rows.put_new(Table::Executions, &key, &write_execution(execution))?;
         let closed = execution.state.status() == ExecutionStatus::Closed;
         if closed {
             if !is_new {
@@ -114,10 +109,13 @@ impl GroupState<'_> {
         }
         if is_new {
             rows.put(Table::Unsettled, &key, &[])?;
-            let progress = self.stored_progress(rows, consumer, source)?;
-            for trigger in execution.triggers.iter().filter(|trigger| trigger.sequence > progress) {
-                let value = claim(execution.position(), false);
-                rows.put(Table::Claims, &key!(consumer, source, trigger.sequence), &value)?;
+            let position = execution.position();
+            let standing = self.cache.standing(rows, consumer, source)?;
+            for Trigger { sequence, .. } in &execution.triggers {
+                if *sequence > standing.progress {
+                    rows.put(Table::Claims, &key!(consumer, source, *sequence), &claim(position, false))?;
+                    standing.claims.insert(*sequence, (position, false));
+                }
             }
         }
         Ok(())
@@ -132,11 +130,13 @@ impl GroupState<'_> {
         position: u64,
         mut closing: BTreeSet<u64>,
     ) -> Result<(), RowError> {
-        let before = self.stored_progress(rows, consumer, source)?;
+        let standing = self.cache.standing(rows, consumer, source)?;
+        let before = standing.progress;
         let mut progress = before;
         closing.retain(|sequence| *sequence > before);
         loop {
-            let stored = self.first_claim(rows, consumer, source, progress)?;
+            let stored = standing.claims.range(progress.saturating_add(1)..).next();
+            let stored = stored.map(|(sequence, (_, closed))| (*sequence, *closed));
             let stored_sequence = stored.map_or(u64::MAX, |(sequence, _)| sequence);
             let next = closing.first().copied().unwrap_or(u64::MAX).min(stored_sequence);
             if next == u64::MAX {
@@ -148,42 +148,26 @@ impl GroupState<'_> {
                     break;
                 }
                 rows.remove(Table::Claims, &key!(consumer, source, next))?;
+                standing.claims.remove(&next);
             }
             closing.remove(&next);
             progress = next;
         }
         for sequence in closing {
             rows.put(Table::Claims, &key!(consumer, source, sequence), &claim(position, true))?;
+            standing.claims.insert(sequence, (position, true));
         }
         if progress > before {
             rows.put(Table::Progress, &key!(consumer, source), &progress.to_be_bytes())?;
+            standing.progress = progress;
         }
         Ok(())
-    }
-
-    /// Returns the first claim above `progress`: its sequence and whether it is closed.
-    fn first_claim(
-        &mut self,
-        rows: &mut Rows<'_>,
-        consumer: u32,
-        source: u32,
-        progress: u64,
-    ) -> Result<Option<(u64, bool)>, RowError> {
-        let from = key!(consumer, source, progress.saturating_add(1));
-        let Some((key, value)) = rows.first(Table::Claims, &from, &key!(consumer, source + 1))? else {
-            return Ok(None);
-        };
-        let damaged = || RowError::damaged(Table::Claims, format_args!("{consumer}/{source}"));
-        let sequence = key.get(8..).and_then(|bytes| be64(bytes).ok()).ok_or_else(damaged)?;
-        let (_, closed) = read_claim(&value).ok_or_else(damaged)?;
-        Ok(Some((sequence, closed)))
     }
 
     pub(super) fn write_run(&mut self, rows: &mut Rows<'_>, run: &Run) -> Result<(), RowError> {
         let consumer = self.cache.names.number(rows, NameKind::Consumer, &run.consumer.to_string())?;
         let key = key!(consumer, run.position, run.attempt);
-        let is_new = !rows.has(Table::Runs, &key)?;
-        rows.put(Table::Runs, &key, &write_run(run))?;
+        let is_new = rows.put_new(Table::Runs, &key, &write_run(run))?;
         if is_new {
             let id_key = key!(bucket(run.position), short_id(run.id.as_bytes()));
             rows.put(Table::RunIds, &id_key, &key)?;
@@ -208,10 +192,10 @@ impl GroupState<'_> {
         let consumer = self.cache.names.number(rows, NameKind::Consumer, &consumer.to_string())?;
         let source = self.cache.names.number(rows, NameKind::Source, source.as_str())?;
         rows.put(Table::Progress, &key!(consumer, source), &sequence.to_be_bytes())?;
-        while let Some((claimed, _)) = self.first_claim(rows, consumer, source, 0)? {
-            if claimed > sequence {
-                break;
-            }
+        let standing = self.cache.standing(rows, consumer, source)?;
+        standing.progress = sequence;
+        let kept = standing.claims.split_off(&sequence.saturating_add(1));
+        for claimed in std::mem::replace(&mut standing.claims, kept).into_keys() {
             rows.remove(Table::Claims, &key!(consumer, source, claimed))?;
         }
         self.close(rows, (consumer, source), 0, BTreeSet::new())
@@ -227,13 +211,13 @@ impl GroupState<'_> {
     ) -> Result<(), RowError> {
         let consumer = self.cache.names.number(rows, NameKind::Consumer, &consumer.to_string())?;
         let source = self.cache.names.number(rows, NameKind::Source, source.as_str())?;
-        let progress = self.stored_progress(rows, consumer, source)?;
+        let standing = self.cache.standing(rows, consumer, source)?;
         // The first claim above progress is always an unsettled one, else progress would have passed it.
-        let held =
-            self.first_claim(rows, consumer, source, progress)?.is_some_and(|(first, _)| first <= sequence);
-        if sequence <= progress || held {
+        let held = standing.claims.keys().next().is_some_and(|first| *first <= sequence);
+        if sequence <= standing.progress || held {
             return Ok(());
         }
+        standing.progress = sequence;
         rows.put(Table::Progress, &key!(consumer, source), &sequence.to_be_bytes())
     }
 }
