@@ -49,8 +49,13 @@ pub enum ConsumerMessage {
     Look,
     /// The time has come for which an alarm was set.
     Alarm,
-    /// Matching events were read on the sources that asked; `None` if the store could not be read.
-    Read(Option<Vec<Page>>),
+    /// Matching events were read on some of the sources that asked.
+    Read {
+        /// What was read; `None` if the store could not be read.
+        pages: Option<Vec<Page>>,
+        /// Whether this was the last of what was asked for.
+        last: bool,
+    },
     /// An attempt ended.
     Ended {
         /// The source.
@@ -139,7 +144,7 @@ impl Actor for Consumer {
         match message {
             ConsumerMessage::Look => lanes.look().await?,
             ConsumerMessage::Alarm => lanes.alarmed(),
-            ConsumerMessage::Read(pages) => lanes.took_pages(pages)?,
+            ConsumerMessage::Read { pages, last } => lanes.took_pages(pages, last)?,
             ConsumerMessage::Ended { source, end } => lanes.took_end(&source, *end).await?,
             ConsumerMessage::Panicked => return Err(Fault(ReasonCode::PANICKED).into()),
             ConsumerMessage::Resync => lanes.resync().await?,

@@ -1,23 +1,35 @@
 //! Who is woken when a source moves.
 //!
-//! A wake-up says "look", and carries no work: a lost or doubled one changes nothing, because whoever is woken
-//! reads the log from its own progress. The hub is a table, not an actor: the log writer calls it after a group
-//! is durable, and it must never wait.
+//! A wake-up says "look". It may bring along what there is to see, so that whoever keeps up needs not read; all
+//! the same it carries no work: a lost or doubled one changes nothing, because whoever is woken goes on from its
+//! own progress and reads what did not come. The hub is a table, not an actor: the log writer calls it after a
+//! group is durable, and it must never wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use thoughtstream_domain::commit::Placed;
+use thoughtstream_domain::event::{Candidate, Event};
 use thoughtstream_domain::id::{SourceId, TypeName};
 
-/// Says that a source has new events of one type, up to `sequence`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moved {
+/// The most events that wait in one slot; whoever is further behind reads them in the log.
+const NEWS_MAX: usize = 1024;
+
+/// Says that a source has a new event.
+#[derive(Debug, Clone, Copy)]
+pub struct Moved<'a> {
     /// The source.
-    pub source: SourceId,
+    pub source: &'a SourceId,
     /// The type of the event.
-    pub kind: TypeName,
+    pub kind: &'a TypeName,
     /// Its place in the source.
     pub sequence: u64,
+    /// The last sequence of the source before the group of commits that the event belongs to.
+    pub before: u64,
+    /// The last sequence of the source in that group.
+    pub through: u64,
+    /// The event itself, if it was written just now.
+    pub event: Option<(&'a Candidate, &'a Placed)>,
 }
 
 /// Says which sources a subscriber listens to; empty lists together mean every source.
@@ -32,10 +44,69 @@ pub struct SourceFilter {
 /// Rings once for any number of wake-ups until its owner has looked.
 pub type Bell = Arc<dyn Fn() + Send + Sync>;
 
+/// Is what moved in one source since the last look.
+#[derive(Debug, Default)]
+pub struct News {
+    /// The furthest sequence known to exist.
+    pub head: u64,
+    /// Everything of the subscriber's types between two sequences, unless some of it did not come along.
+    pub page: Option<NewsPage>,
+}
+
+/// Is a gapless piece of a source: of the subscriber's types there is nothing else between its two ends.
+#[derive(Debug)]
+pub struct NewsPage {
+    /// Behind which sequence it begins.
+    pub after: u64,
+    /// Up to which sequence it reaches.
+    pub through: u64,
+    /// The events, in order.
+    pub events: Vec<Arc<Event>>,
+}
+
+/// Is everything that moved since the last look.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// By source.
+    pub sources: BTreeMap<SourceId, News>,
+    /// Whether a wake-up may have been lost: every source may have moved.
+    pub missed: bool,
+    events: usize,
+}
+
+impl Look {
+    fn is_empty(&self) -> bool {
+        self.sources.is_empty() && !self.missed
+    }
+
+    fn note(&mut self, moved: &Moved<'_>, event: Option<&Arc<Event>>) {
+        let Moved { source, sequence, before, through, .. } = *moved;
+        let event = event.filter(|_| self.events < NEWS_MAX);
+        let Some(news) = self.sources.get_mut(source) else {
+            self.events += usize::from(event.is_some());
+            let page =
+                event.map(|event| NewsPage { after: before, through, events: vec![Arc::clone(event)] });
+            self.sources.insert(source.clone(), News { head: sequence, page });
+            return;
+        };
+        news.head = news.head.max(sequence);
+        match (&mut news.page, event) {
+            // The same event again, for one that listens to a source and to its kind.
+            (Some(page), Some(event)) if page.events.last().is_some_and(|last| last.id == event.id) => {}
+            (Some(page), Some(event)) if page.through == through || page.through == before => {
+                page.through = through;
+                page.events.push(Arc::clone(event));
+                self.events += 1;
+            }
+            (page, _) => *page = None,
+        }
+    }
+}
+
 /// Is one subscriber's place in the hub.
 pub struct Slot {
     filter: SourceFilter,
-    moved: Mutex<BTreeMap<SourceId, u64>>,
+    look: Mutex<Look>,
     bell: Bell,
 }
 
@@ -46,26 +117,25 @@ impl std::fmt::Debug for Slot {
 }
 
 impl Slot {
-    fn moved(&self) -> MutexGuard<'_, BTreeMap<SourceId, u64>> {
-        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    fn look(&self) -> MutexGuard<'_, Look> {
+        self.look.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a source moved; rings only if nothing was waiting to be looked at.
-    fn wake(&self, source: &SourceId, sequence: u64) {
-        let mut moved = self.moved();
-        let silent = moved.is_empty();
-        let furthest = moved.entry(source.clone()).or_insert(0);
-        *furthest = (*furthest).max(sequence);
-        drop(moved);
+    /// Notes something; rings only if nothing was waiting to be looked at.
+    fn wake(&self, note: impl FnOnce(&mut Look)) {
+        let mut look = self.look();
+        let silent = look.is_empty();
+        note(&mut look);
+        drop(look);
         if silent {
             (self.bell)();
         }
     }
 
-    /// Takes what moved since the last look: source and furthest sequence.
+    /// Takes what moved since the last look.
     #[must_use]
-    pub fn take(&self) -> BTreeMap<SourceId, u64> {
-        std::mem::take(&mut *self.moved())
+    pub fn take(&self) -> Look {
+        std::mem::take(&mut *self.look())
     }
 }
 
@@ -108,6 +178,12 @@ impl Listeners {
         self.everywhere.is_empty() && self.by_source.is_empty() && self.by_kind.is_empty()
     }
 
+    fn all(&self) -> impl Iterator<Item = &Arc<Slot>> {
+        let places =
+            [&self.everywhere].into_iter().chain(self.by_source.values()).chain(self.by_kind.values());
+        places.flat_map(BTreeMap::values)
+    }
+
     /// Returns who listens to a source; one that names both a source and its kind comes twice.
     fn of<'a>(&'a self, source: &SourceId) -> impl Iterator<Item = &'a Arc<Slot>> {
         let places = [Some(&self.everywhere), self.by_source.get(source), self.by_kind.get(source.kind())];
@@ -143,7 +219,7 @@ impl Hub {
         filter: SourceFilter,
         bell: Bell,
     ) -> Subscribed {
-        let slot = Arc::new(Slot { filter, moved: Mutex::default(), bell });
+        let slot = Arc::new(Slot { filter, look: Mutex::default(), bell });
         let types: Vec<TypeName> = types.into_iter().collect();
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let number = table.next;
@@ -156,13 +232,26 @@ impl Hub {
     }
 
     /// Wakes everyone who listens to what moved; costs the number of those, not of all subscribers.
-    pub fn announce<'a>(&self, moved: impl IntoIterator<Item = &'a Moved>) {
+    pub fn announce<'a>(&self, moved: impl IntoIterator<Item = Moved<'a>>) {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        for event in moved {
-            let Some(listeners) = table.by_type.get(&event.kind) else { continue };
-            for slot in listeners.of(&event.source) {
-                slot.wake(&event.source, event.sequence);
+        for moved in moved {
+            let Some(listeners) = table.by_type.get(moved.kind) else { continue };
+            let mut event: Option<Arc<Event>> = None;
+            for slot in listeners.of(moved.source) {
+                if event.is_none() {
+                    event =
+                        moved.event.map(|(candidate, placed)| Arc::new(Event::recorded(candidate, placed)));
+                }
+                slot.wake(|look| look.note(&moved, event.as_ref()));
             }
+        }
+    }
+
+    /// Tells everyone that a wake-up may have been lost.
+    pub fn announce_missed(&self) {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        for slot in table.by_type.values().flat_map(Listeners::all) {
+            slot.wake(|look| look.missed = true);
         }
     }
 }
@@ -179,7 +268,7 @@ pub struct Subscribed {
 impl Subscribed {
     /// Takes what moved since the last look.
     #[must_use]
-    pub fn take(&self) -> BTreeMap<SourceId, u64> {
+    pub fn take(&self) -> Look {
         self.slot.take()
     }
 }
@@ -199,71 +288,4 @@ impl Drop for Subscribed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    fn moved(source: &str, kind: &str, sequence: u64) -> Moved {
-        Moved { source: SourceId::parse(source).unwrap(), kind: TypeName::parse(kind).unwrap(), sequence }
-    }
-
-    fn counted() -> (Arc<AtomicUsize>, Bell) {
-        let rings = Arc::new(AtomicUsize::new(0));
-        let bell_rings = Arc::clone(&rings);
-        (rings, Arc::new(move || _ = bell_rings.fetch_add(1, Ordering::SeqCst)))
-    }
-
-    fn kinds(kinds: &[&str]) -> SourceFilter {
-        SourceFilter { kinds: kinds.iter().map(|k| (*k).to_owned()).collect(), ..SourceFilter::default() }
-    }
-
-    #[test]
-    fn a_flood_rings_once_until_someone_looks() {
-        let hub = Arc::new(Hub::default());
-        let (rings, bell) = counted();
-        let subscribed = hub.subscribe([TypeName::parse("a.b").unwrap()], SourceFilter::default(), bell);
-        hub.announce(&(1..=1000).map(|n| moved("notes:x", "a.b", n)).collect::<Vec<_>>());
-        assert_eq!(rings.load(Ordering::SeqCst), 1);
-        assert_eq!(subscribed.take().values().copied().collect::<Vec<_>>(), [1000]);
-        hub.announce(&[moved("notes:x", "a.b", 1001)]);
-        assert_eq!(rings.load(Ordering::SeqCst), 2);
-    }
-
-    #[test]
-    fn only_those_who_listen_are_woken() {
-        let hub = Arc::new(Hub::default());
-        let (rings, bell) = counted();
-        let _files = hub.subscribe([TypeName::parse("a.b").unwrap()], kinds(&["filesystem"]), bell);
-        hub.announce(&[moved("notes:x", "a.b", 1), moved("filesystem:x", "a.c", 1)]);
-        assert_eq!(rings.load(Ordering::SeqCst), 0);
-        hub.announce(&[moved("filesystem:x", "a.b", 2)]);
-        assert_eq!(rings.load(Ordering::SeqCst), 1);
-    }
-
-    #[test]
-    fn one_of_very_many_is_found_by_its_source() {
-        let hub = Arc::new(Hub::default());
-        let subscribed: Vec<_> = (0..1000)
-            .map(|n| {
-                let (rings, bell) = counted();
-                let sources = [SourceId::parse(&format!("notes:n{n}")).unwrap()].into();
-                let filter = SourceFilter { sources, ..SourceFilter::default() };
-                (rings, hub.subscribe([TypeName::parse("a.b").unwrap()], filter, bell))
-            })
-            .collect();
-        hub.announce(&[moved("notes:n7", "a.b", 1), moved("notes:x", "a.b", 1)]);
-        let rung: Vec<usize> = subscribed.iter().map(|(rings, _)| rings.load(Ordering::SeqCst)).collect();
-        assert_eq!(rung.iter().sum::<usize>(), 1);
-        assert_eq!(rung[7], 1);
-    }
-
-    #[test]
-    fn a_dropped_subscription_leaves_nothing_behind() {
-        let hub = Arc::new(Hub::default());
-        let (_, bell) = counted();
-        let filter = SourceFilter { sources: [SourceId::parse("notes:x").unwrap()].into(), ..kinds(&["a"]) };
-        drop(hub.subscribe([TypeName::parse("a.b").unwrap()], SourceFilter::default(), Arc::clone(&bell)));
-        drop(hub.subscribe([TypeName::parse("a.b").unwrap()], filter, bell));
-        assert!(hub.0.read().unwrap().by_type.is_empty());
-    }
-}
+mod tests;

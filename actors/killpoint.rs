@@ -246,6 +246,12 @@ pub struct KillSite {
 }
 
 impl KillSite {
+    /// Says whether no trap is set anywhere.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.points.set.load(Ordering::Relaxed) == 0
+    }
+
     /// Passes `point` in a handler, or in a task that its actor aborts when it ends.
     ///
     /// # Errors

@@ -8,13 +8,19 @@ use thoughtstream_domain::text::characters;
 use thoughtstream_domain::transform::{self, TransformError};
 use thoughtstream_store::Reader;
 
-/// Runs on a thread of its own; the same triggers give the same outputs.
+/// Runs on a thread of its own unless it is brief; the same triggers give the same outputs.
 pub trait Runner: Send + Sync + 'static {
     /// Makes outputs of the triggers.
     ///
     /// # Errors
     /// [`RunFailure`] with an allow-listed code.
     fn run(&self, reader: &Reader, triggers: &[Event]) -> Result<Vec<Output>, RunFailure>;
+
+    /// Says whether a run on these triggers reads nothing but them and takes microseconds: it then needs no
+    /// thread of its own.
+    fn is_brief(&self, _triggers: &[Event]) -> bool {
+        false
+    }
 
     /// Is told that an attempt on these triggers is settled: whatever was held for it may go. A hint like any
     /// other, lost when its actor dies.
@@ -54,6 +60,11 @@ pub struct Deterministic {
 }
 
 impl Runner for Deterministic {
+    /// Without a document there is next to nothing to do.
+    fn is_brief(&self, triggers: &[Event]) -> bool {
+        !triggers.iter().any(names_a_version)
+    }
+
     fn run(&self, reader: &Reader, triggers: &[Event]) -> Result<Vec<Output>, RunFailure> {
         let mut left = self.characters_max;
         let mut outputs = Vec::new();
@@ -75,6 +86,10 @@ impl Runner for Deterministic {
         }
         Ok(outputs)
     }
+}
+
+fn names_a_version(trigger: &Event) -> bool {
+    matches!(trigger.kind.name.as_str(), FileAdded::NAME | FileChanged::NAME | FileRenamed::NAME)
 }
 
 /// Reads the document version that a file event names; other events name none.

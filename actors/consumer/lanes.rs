@@ -16,11 +16,11 @@ use tokio::task::JoinSet;
 
 use super::attempt::{Attempt, Ended};
 use super::board::Board;
-use super::resume::{at_sight, matching, standing};
+use super::resume::{at_sight, heads, matching, standing};
 use super::{
     CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, OVERTAKEN, Page, STORE_UNREADABLE, is_paused,
 };
-use crate::hub::Subscribed;
+use crate::hub::{NewsPage, Subscribed};
 use crate::killpoint::{KillPoint, KillSite};
 use crate::supervisor::{Detail, Fault, ReasonCode, StopReason};
 
@@ -30,6 +30,9 @@ const RUNNING: ReasonCode = ReasonCode::new("running");
 const WAITING: ReasonCode = ReasonCode::new("waiting");
 const BEHIND: ReasonCode = ReasonCode::new("behind");
 const DRAINING: ReasonCode = ReasonCode::new("draining");
+
+/// How many lanes are read before the first of them go on.
+const LANES_A_PIECE: usize = 32;
 
 /// Is the state of a consumer actor. Dropping it ends its tasks: a killed consumer leaves none behind.
 pub struct Lanes {
@@ -117,18 +120,42 @@ impl Lanes {
 
     /// Notes what moved.
     pub(super) async fn look(&mut self) -> Result<(), Fault> {
-        let moved = self.subscribed.as_ref().map(Subscribed::take).unwrap_or_default();
+        let look = self.subscribed.as_ref().map(Subscribed::take).unwrap_or_default();
+        let now = self.args.clock.now();
         let mut unknown = Vec::new();
-        for (source, head) in moved {
-            match self.lanes.get_mut(&source) {
-                Some(lane) => {
-                    lane.moved(head);
-                    self.touched.insert(source);
-                }
-                None => unknown.push(source),
+        for (source, news) in look.sources {
+            let Some(lane) = self.lanes.get_mut(&source) else {
+                unknown.push(source);
+                continue;
+            };
+            lane.moved(news.head);
+            if let Some(NewsPage { after, through, events }) = news.page {
+                let events = events.into_iter().map(Arc::unwrap_or_clone);
+                let events = events.filter(|event| self.args.spec.subscription.matches(event)).collect();
+                lane.offered(after, events, through, now, &self.args.spec.limits);
             }
+            self.touched.insert(source);
+        }
+        if look.missed {
+            self.look_everywhere(&mut unknown).await?;
         }
         if unknown.is_empty() { Ok(()) } else { self.reread(unknown).await }
+    }
+
+    /// Asks the log how far every source reaches.
+    async fn look_everywhere(&mut self, unknown: &mut Vec<SourceId>) -> Result<(), Fault> {
+        let (reader, spec) = (self.args.reader.clone(), Arc::clone(&self.args.spec));
+        for head in blocking(move || heads(&reader, &spec)).await? {
+            match self.lanes.get_mut(&head.source) {
+                Some(lane) => {
+                    lane.moved(head.sequence);
+                    self.touched.insert(head.source);
+                }
+                None if unknown.contains(&head.source) => {}
+                None => unknown.push(head.source),
+            }
+        }
+        Ok(())
     }
 
     /// Looks at the lanes whose time has come.
@@ -139,8 +166,8 @@ impl Lanes {
     }
 
     /// Takes the pages that were read.
-    pub(super) fn took_pages(&mut self, pages: Option<Vec<Page>>) -> Result<(), Fault> {
-        self.reading = false;
+    pub(super) fn took_pages(&mut self, pages: Option<Vec<Page>>, last: bool) -> Result<(), Fault> {
+        self.reading = !last;
         let now = self.args.clock.now();
         for Page { source, after, events, looked_at } in pages.ok_or(Fault(STORE_UNREADABLE))? {
             if let Some(lane) = self.lanes.get_mut(&source) {
@@ -263,16 +290,24 @@ impl Lanes {
             (self.me.clone(), std::mem::take(&mut self.wanted), Arc::clone(&self.args.status));
         self.tasks.spawn_blocking(move || {
             let _guard = Confession(me.clone());
-            let pages = wanted.into_iter().map(|Wanted { source, after, limit }| {
-                let (events, looked_at) = matching(&reader, &spec, &source, after, limit)?;
-                Ok(Page { source, after, events, looked_at })
-            });
-            let pages: Result<Vec<Page>, RowError> = pages.collect();
-            if let Err(RowError::Damaged { place }) = &pages {
-                // Who looks at a consumer that stopped over it sees which row it was.
-                status.set("unreadable", Detail::id(place));
+            // In pieces, so that the first are worked on while the rest is read.
+            let mut pieces = wanted.chunks(LANES_A_PIECE).peekable();
+            while let Some(piece) = pieces.next() {
+                let pages = piece.iter().map(|Wanted { source, after, limit }| {
+                    let (events, looked_at) = matching(&reader, &spec, source, *after, *limit)?;
+                    Ok(Page { source: source.clone(), after: *after, events, looked_at })
+                });
+                let pages: Result<Vec<Page>, RowError> = pages.collect();
+                if let Err(RowError::Damaged { place }) = &pages {
+                    // Who looks at a consumer that stopped over it sees which row it was.
+                    status.set("unreadable", Detail::id(place));
+                }
+                let (pages, last) = (pages.ok(), pieces.peek().is_none());
+                // An actor that is gone has nobody who waits for the rest.
+                if me.send_message(ConsumerMessage::Read { pages, last }).is_err() {
+                    return;
+                }
             }
-            drop(me.send_message(ConsumerMessage::Read(pages.ok())));
         });
     }
 

@@ -7,7 +7,7 @@ use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::lane::Lane;
 use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus};
-use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError};
+use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError, SourceHead};
 
 use super::{ATTEMPT_LEFT_OPEN, ConsumerSpec, unreadable};
 use crate::supervisor::Fault;
@@ -30,14 +30,19 @@ pub(super) fn standing(
     let control = reader.control(&spec.key.id).map_err(unreadable)?;
     let mut unsettled = unsettled(reader, spec)?;
     let mut lanes = BTreeMap::new();
-    for head in reader.sources().map_err(unreadable)? {
-        if spec.includes(&head.source) && !skip.contains(&head.source) {
+    for head in heads(reader, spec)? {
+        if !skip.contains(&head.source) {
             let executions = unsettled.remove(&head.source).unwrap_or_default();
             lanes.insert(head.source.clone(), lane(reader, spec, &head.source, head.sequence, executions)?);
         }
     }
     // A source that holds executions exists; one that is not for this version any more is settled elsewhere.
     Ok(Standing { control, lanes })
+}
+
+/// Reads how far the sources reach that are for a consumer.
+pub(super) fn heads(reader: &Reader, spec: &ConsumerSpec) -> Result<Vec<SourceHead>, Fault> {
+    reader.sources_where(|source| spec.includes(source)).map_err(unreadable)
 }
 
 /// Reads where a consumer stands on sources that it sees for the first time, or anew.

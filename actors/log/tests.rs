@@ -6,12 +6,14 @@ use std::sync::Mutex;
 use ractor::Actor;
 use thoughtstream_domain::commit::Placed;
 use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
+use thoughtstream_domain::hash::ChainHash;
 use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId};
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::note::Note;
 use thoughtstream_domain::privacy::Privacy;
 
 use super::*;
+use crate::hub::SourceFilter;
 use crate::killpoint::KillPoints;
 
 /// Fails as told, and otherwise keeps ids in memory the way the log does: once each.
@@ -79,7 +81,15 @@ impl FakeLedger {
             return Verdict::AlreadyCommitted(vec![*placed]);
         }
         let position = self.events.len() as u64 + 1;
-        let placed = Placed { id, position, sequence: position, recorded_at: Timestamp::from_millis(0) };
+        let placed = Placed {
+            id,
+            position,
+            sequence: position,
+            recorded_at: Timestamp::from_millis(0),
+            root: id,
+            depth: 0,
+            chain: ChainHash::START,
+        };
         self.events.insert(id, placed);
         Verdict::Committed(vec![placed])
     }
@@ -200,4 +210,26 @@ async fn a_killed_writer_leaves_its_queue_to_the_next() {
     }
     log.close(); // the last writer lets the ledger go when it has finished
     assert_eq!(ledger.lock().unwrap().events.len(), 200);
+}
+
+#[tokio::test]
+async fn what_a_writer_made_durable_and_told_nobody_is_told_by_the_next() {
+    let log = LogHandle::default();
+    let (rung, mut rings) = tokio::sync::mpsc::unbounded_channel();
+    let bell = Arc::new(move || _ = rung.send(()));
+    let subscribed = log.hub().subscribe([Note::kind().name], SourceFilter::default(), bell);
+    let script = vec![Fault::PanicAfterWrite];
+    let (args, _ledger) = args(&log, FakeLedger { script, ..FakeLedger::default() });
+    let (_first, joined) = Actor::spawn(None, LogWriter, args.clone()).await.unwrap();
+    rings.recv().await.unwrap(); // every writer begins by saying that something may have been lost
+    assert!(subscribed.take().missed);
+    // Whoever offered it does not come again.
+    drop(log.submit(Arc::new(commit(1))));
+    joined.await.unwrap();
+    let (_second, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    rings.recv().await.unwrap();
+    let look = subscribed.take();
+    assert!(look.missed && look.sources.is_empty());
+    log.close();
+    joined.await.unwrap();
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::TypeRef;
+use thoughtstream_domain::id::{SourceId, TypeRef};
 use thoughtstream_domain::time::Timestamp;
 
 use super::queue::{Pending, Queue, Taken};
@@ -216,6 +216,9 @@ impl Loop {
                 )
             }
         };
+        // The writer before may have died between a group's durable point and its wake-ups.
+        self.args.log.head.send_replace(ledger.head());
+        self.args.log.hub.announce_missed();
         let mut patience = Duration::ZERO;
         loop {
             if let Some(error) = broken.take() {
@@ -260,20 +263,11 @@ impl Loop {
         };
         self.site.pass_blocking(KillPoint::CommitAfterSync)?;
         self.args.log.head.send_replace(ledger.head());
-        let mut moved = Vec::new();
-        for (commit, verdict) in commits.iter().zip(&verdicts) {
-            let Verdict::Committed(placed) = verdict else { continue };
-            moved.extend(commit.appends.iter().zip(placed).map(|(candidate, placed)| Moved {
-                source: candidate.envelope().source.clone(),
-                kind: candidate.kind().name.clone(),
-                sequence: placed.sequence,
-            }));
-        }
-        for (reply, verdict) in replies.into_iter().zip(verdicts) {
+        for (reply, verdict) in replies.into_iter().zip(&verdicts) {
             // Whoever asked may be gone; the commit stands all the same.
-            drop(reply.send(Ok(verdict)));
+            drop(reply.send(Ok(verdict.clone())));
         }
-        self.args.log.hub.announce(&moved);
+        self.args.log.hub.announce(moved(&commits, &verdicts));
         self.args.status.settled();
         self.site.pass_blocking(KillPoint::CommitAfter)?;
         Ok(())
@@ -308,6 +302,8 @@ impl Loop {
                         tracing::info!(target: "log", "the log is written again");
                     }
                     self.args.log.head.send_replace(ledger.head());
+                    // What was made durable before the error was told to nobody.
+                    self.args.log.hub.announce_missed();
                     return Ok(());
                 }
                 Err(again) => error = again,
@@ -318,4 +314,30 @@ impl Loop {
             }
         }
     }
+}
+
+/// Returns what a group moved, event by event.
+fn moved<'a>(commits: &'a [Arc<Commit>], verdicts: &'a [Verdict]) -> Vec<Moved<'a>> {
+    // The places a group gave out in a source have no gap: nobody else gives any.
+    let mut given: BTreeMap<&SourceId, (u64, u64)> = BTreeMap::new();
+    let mut all = Vec::new();
+    for (commit, verdict) in commits.iter().zip(verdicts) {
+        let is_new = matches!(verdict, Verdict::Committed(_));
+        for (candidate, placed) in commit.appends.iter().zip(verdict.placed().unwrap_or_default()) {
+            let source = &candidate.envelope().source;
+            if is_new {
+                let (_, last) = given.entry(source).or_insert((placed.sequence - 1, placed.sequence));
+                *last = placed.sequence;
+            }
+            all.push((source, candidate, placed, is_new));
+        }
+    }
+    let moved = all.into_iter().map(|(source, candidate, placed, is_new)| {
+        let sequence = placed.sequence;
+        let (before, through) = given.get(source).copied().unwrap_or((sequence, sequence));
+        // Whoever handed a commit in again had lost the answer, and the wake-up may be lost as well.
+        let event = is_new.then_some((candidate, placed));
+        Moved { source, kind: &candidate.kind().name, sequence, before, through, event }
+    });
+    moved.collect()
 }

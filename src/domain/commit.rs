@@ -261,6 +261,12 @@ pub struct Placed {
     pub sequence: u64,
     /// When it was recorded.
     pub recorded_at: Timestamp,
+    /// Its first ancestor; itself if it has no parents.
+    pub root: EventId,
+    /// Steps from an event without parents.
+    pub depth: u32,
+    /// The link of the source's chain at it.
+    pub chain: ChainHash,
 }
 
 /// Is the writer's answer to one commit.

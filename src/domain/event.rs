@@ -335,6 +335,33 @@ pub struct Event {
 }
 
 impl Event {
+    /// Joins a candidate and its place to the event as the log will answer it.
+    #[must_use]
+    pub fn recorded(candidate: &Candidate, placed: &crate::commit::Placed) -> Self {
+        let envelope = candidate.envelope.clone();
+        Self {
+            position: placed.position,
+            id: candidate.id,
+            kind: candidate.kind.clone(),
+            source: envelope.source,
+            sequence: placed.sequence,
+            privacy: envelope.privacy,
+            actor: envelope.actor,
+            key: envelope.key,
+            occurred_at: envelope.occurred_at,
+            recorded_at: placed.recorded_at,
+            root: placed.root,
+            parents: envelope.parents.iter().map(|parent| parent.id).collect(),
+            depth: placed.depth,
+            address: envelope.address,
+            external: envelope.external,
+            correlation: envelope.correlation,
+            payload: Payload::Present(candidate.payload.clone()),
+            payload_sha256: candidate.payload_sha256,
+            chain: placed.chain,
+        }
+    }
+
     /// Recomputes the content digest from the recorded fields.
     #[must_use]
     pub fn digest(&self) -> ChainHash {

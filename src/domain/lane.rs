@@ -121,6 +121,19 @@ impl Lane {
             return;
         }
         self.reading = false;
+        self.take(events, looked_at, now);
+    }
+
+    /// Takes the matching events between `after` and `through` that came with a wake-up, if the lane has looked
+    /// at everything up to there and has room: then nothing needs to be read.
+    pub fn offered(&mut self, after: u64, events: Vec<Event>, through: u64, now: Timestamp, limits: &Limits) {
+        let fits = self.buffer.len() + events.len() <= window(limits);
+        if !self.reading && after == self.cursor && fits && self.held().is_none() {
+            self.take(events, through, now);
+        }
+    }
+
+    fn take(&mut self, events: Vec<Event>, looked_at: u64, now: Timestamp) {
         if !events.is_empty() && self.buffer.is_empty() {
             self.gathering_since = Some(now);
         }
@@ -217,7 +230,7 @@ impl Lane {
         if may_claim && let Some(step) = self.claim(now, limits) {
             return step;
         }
-        let window = limits.batch_max.saturating_mul(limits.concurrency).clamp(limits.batch_max, WINDOW_MAX);
+        let window = window(limits);
         if !self.reading && self.behind() > 0 && self.buffer.len() < window && self.held().is_none() {
             self.reading = true;
             return Step::Read { after: self.cursor, limit: window - self.buffer.len() };
@@ -261,6 +274,11 @@ impl Lane {
 
 /// The most events a lane holds in memory, whatever is declared.
 const WINDOW_MAX: usize = 256;
+
+/// Returns how many events a lane holds before it claims them.
+fn window(limits: &Limits) -> usize {
+    limits.batch_max.saturating_mul(limits.concurrency).clamp(limits.batch_max, WINDOW_MAX)
+}
 
 #[cfg(test)]
 mod tests;

@@ -96,6 +96,18 @@ impl Names {
         of_kind.map(|((_, text), number)| (*number, text.clone())).collect()
     }
 
+    /// Returns the sources that are `wanted`, by name.
+    pub(crate) fn sources(&self, wanted: impl Fn(&SourceId) -> bool) -> Vec<(u32, SourceId)> {
+        let maps = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let of_kind = maps.numbers.range((NameKind::Source, String::new())..);
+        let of_kind = of_kind.take_while(|((kind, _), _)| *kind == NameKind::Source);
+        let named = of_kind.filter_map(|(_, number)| match maps.names.get(&(NameKind::Source, *number)) {
+            Some(Name::Source(source)) if wanted(source) => Some((*number, source.clone())),
+            Some(Name::Source(_) | Name::Type(_) | Name::Consumer(_)) | None => None,
+        });
+        named.collect()
+    }
+
     /// Takes up a name of a finished transaction; answers `false` if the text is no such name.
     pub(crate) fn learn(&self, kind: NameKind, number: u32, text: &str) -> bool {
         let Some(name) = Name::parse(kind, text) else { return false };

@@ -298,13 +298,20 @@ impl Reader {
     /// # Errors
     /// [`RowError`] if the log cannot be read.
     pub fn sources(&self) -> Result<Vec<SourceHead>, RowError> {
+        self.sources_where(|_| true)
+    }
+
+    /// Returns the sources that are `wanted` with their heads, by name.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn sources_where(&self, wanted: impl Fn(&SourceId) -> bool) -> Result<Vec<SourceHead>, RowError> {
         self.view(|view| {
             let heads = view.table(Table::Heads)?;
             let mut found = Vec::new();
-            for (number, text) in self.shared.names.all(NameKind::Source) {
-                let Some(source) = self.shared.names.source(number) else { continue };
+            for (number, source) in self.shared.names.sources(&wanted) {
                 let Some(row) = heads.get(&key!(number)[..]).map_err(RowError::storage)? else { continue };
-                let head = Head::read(row.value()).at(Table::Heads, text)?;
+                let head = Head::read(row.value()).at(Table::Heads, &source)?;
                 let Head { sequence, chain, position } = head;
                 found.push(SourceHead { source, sequence, chain, position });
             }

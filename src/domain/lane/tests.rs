@@ -132,6 +132,22 @@ fn a_page_for_an_earlier_state_of_the_lane_is_not_taken() {
     assert!(matches!(lane.step(T0, &SERIAL), Step::Claim { previous: 0, .. }));
 }
 
+#[test]
+fn what_comes_with_a_wake_up_spares_a_read_if_it_follows_what_was_looked_at() {
+    let mut lane = Lane::resume(4, 4, vec![], 4);
+    lane.moved(6);
+    lane.offered(4, vec![event(6)], 6, T0, &SERIAL);
+    let Step::Claim { events, previous: 4 } = lane.step(T0, &SERIAL) else { panic!() };
+    assert_eq!(events[0].sequence, 6);
+    assert_eq!(lane.step(T0, &SERIAL), Step::Idle, "nothing is left to be read");
+    lane.moved(9);
+    lane.offered(7, vec![event(9)], 9, T0, &SERIAL);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 6, .. }), "what lies between is not known");
+    lane.offered(6, vec![event(9)], 9, T0, &SERIAL);
+    lane.read(6, vec![event(7)], 7, T0);
+    assert_eq!(lane.behind(), 2, "a read was under way, and what it found is what counts");
+}
+
 #[derive(Debug, Clone)]
 enum Outcome {
     Complete,
@@ -148,12 +164,18 @@ proptest! {
     #[test]
     fn claims_are_ordered_complete_and_bounded(
         outcomes in outcomes(), batch in 1..4_usize, concurrency in 1..5_usize, total in 1..40_u64,
+        offers in prop::collection::vec((0..40_u64, 1..4_u64), 0..40),
     ) {
         let limits = Limits { batch_max: batch, batch_wait_ms: 10, concurrency };
         let mut lane = Lane::resume(0, 0, vec![], total);
         let (mut now, mut open, mut claimed, mut held) = (T0, Vec::<Execution>::new(), 0, 0_usize);
         let mut outcomes = outcomes.into_iter();
+        let mut offers = offers.into_iter();
         for _ in 0..2_000 {
+            if let Some((after, count)) = offers.next() {
+                let through = total.min(after + count);
+                lane.offered(after, (after + 1..=through).map(event).collect(), through, now, &limits);
+            }
             match lane.step(now, &limits) {
                 Step::Claim { events, previous } => {
                     prop_assert_eq!(previous, claimed);

@@ -26,6 +26,18 @@ enum Found {
     Sibling(usize),
 }
 
+fn place(position: u64, facts: &Facts, chain: ChainHash) -> Placed {
+    Placed {
+        id: facts.id,
+        position,
+        sequence: facts.sequence,
+        recorded_at: facts.recorded_at,
+        root: facts.root,
+        depth: facts.depth,
+        chain,
+    }
+}
+
 impl GroupState<'_> {
     /// Looks the commit's events up: a verdict if they are there, nothing if none is.
     pub(super) fn look_up(&mut self, rows: &mut Rows<'_>, commit: &Commit) -> Result<(), Stop> {
@@ -80,8 +92,7 @@ impl GroupState<'_> {
         let facts = record::read_facts(&record).at(Table::Events, position)?;
         let names = self.names_of(rows, &record, position)?;
         let stored = record::read(position, &record, &names).at(Table::Events, position)?;
-        let placed =
-            Placed { id: facts.id, position, sequence: facts.sequence, recorded_at: facts.recorded_at };
+        let placed = place(position, &facts, stored.event.chain);
         Ok((stored.event.digest(), placed))
     }
 
@@ -143,22 +154,16 @@ impl GroupState<'_> {
         commit: &Commit,
         planned: &[Planned],
     ) -> Result<Vec<Placed>, RowError> {
-        let mut written: Vec<(u64, Facts)> = Vec::with_capacity(planned.len());
+        let mut written: Vec<(u64, Facts, ChainHash)> = Vec::with_capacity(planned.len());
         for (candidate, planned) in commit.appends.iter().zip(planned) {
             let parents = planned.parents.iter().map(|found| match found {
                 Found::InLog(position, facts) => (*position, *facts),
-                Found::Sibling(index) => written[*index],
+                Found::Sibling(index) => (written[*index].0, written[*index].1),
             });
             let parents: Vec<(u64, Facts)> = parents.collect();
             written.push(self.write_event(rows, candidate, &parents)?);
         }
-        let placed = written.iter().map(|(position, facts)| Placed {
-            id: facts.id,
-            position: *position,
-            sequence: facts.sequence,
-            recorded_at: facts.recorded_at,
-        });
-        Ok(placed.collect())
+        Ok(written.iter().map(|(position, facts, chain)| place(*position, facts, *chain)).collect())
     }
 
     fn write_event(
@@ -166,7 +171,7 @@ impl GroupState<'_> {
         rows: &mut Rows<'_>,
         candidate: &Candidate,
         parents: &[(u64, Facts)],
-    ) -> Result<(u64, Facts), RowError> {
+    ) -> Result<(u64, Facts, ChainHash), RowError> {
         let envelope = candidate.envelope();
         let source = self.cache.names.number(rows, NameKind::Source, envelope.source.as_str())?;
         let kind = self.cache.names.number(rows, NameKind::Type, candidate.kind().name.as_str())?;
@@ -214,7 +219,7 @@ impl GroupState<'_> {
         self.cache.set_head(source, Head { sequence: assigned.sequence, chain, position });
         self.cache.last = super::cache::Last { position, recorded_at: assigned.recorded_at };
         self.cache.remember(position, facts);
-        Ok((position, facts))
+        Ok((position, facts, chain))
     }
 
     /// Stores the hash of a type's definition at its first use.

@@ -220,6 +220,10 @@ impl Runner for Steps {
         Ok(vec![Output { kind: DocumentLinks::kind(), payload, address: None }])
     }
 
+    fn is_brief(&self, _: &[Event]) -> bool {
+        true
+    }
+
     fn settled(&self, execution: &Execution) {
         let writer = execution.source.name().strip_prefix('w').and_then(|number| number.parse().ok());
         if let Some(settled) = writer.and_then(|writer: usize| self.settled.get(writer)) {
