@@ -119,7 +119,8 @@ fn readiness(home: &Home, events: u64) -> Result<Vec<Ratio>, BenchError> {
 
 /// Lets another process make steps on the log and kills it in the middle.
 fn under_load(data: &Path) -> Result<(), BenchError> {
-    let mut child = Command::new(std::env::current_exe()?).arg(LOAD).arg(data).stdout(Stdio::null()).spawn()?;
+    let mut child =
+        Command::new(std::env::current_exe()?).arg(LOAD).arg(data).stdout(Stdio::null()).spawn()?;
     std::thread::sleep(Duration::from_secs(3));
     child.kill()?;
     child.wait()?;

@@ -81,14 +81,16 @@ impl Sqlite {
         let tx = self.connection.transaction()?;
         {
             let mut known = tx.prepare_cached("SELECT 1 FROM events WHERE source=? AND kind=? AND key=?")?;
-            let mut insert =
-                tx.prepare_cached("INSERT INTO events (source, sequence, kind, key, body) VALUES (?,?,?,?,?)")?;
+            let mut insert = tx.prepare_cached(
+                "INSERT INTO events (source, sequence, kind, key, body) VALUES (?,?,?,?,?)",
+            )?;
             let mut progress =
                 tx.prepare_cached("SELECT sequence FROM progress WHERE consumer=1 AND source=?")?;
             let mut advance = tx.prepare_cached(
                 "INSERT INTO progress VALUES (1,?,?) ON CONFLICT DO UPDATE SET sequence=excluded.sequence",
             )?;
-            let mut run = tx.prepare_cached("SELECT 1 FROM runs WHERE consumer=1 AND position=? AND attempt=1")?;
+            let mut run =
+                tx.prepare_cached("SELECT 1 FROM runs WHERE consumer=1 AND position=? AND attempt=1")?;
             let mut put_run = tx.prepare_cached("INSERT INTO runs VALUES (1,?,1,?)")?;
             let sequences = &mut self.sequences;
             let mut append = |source: usize, kind: u64, key: &str, body: &[u8]| -> rusqlite::Result<()> {
@@ -109,7 +111,8 @@ impl Sqlite {
                     }
                     Half::Settle { source, n } => {
                         let number = i64::try_from(source).unwrap_or(i64::MAX);
-                        let stands: i64 = progress.query_row([number], |row| row.get(0)).optional()?.unwrap_or(0);
+                        let stands: i64 =
+                            progress.query_row([number], |row| row.get(0)).optional()?.unwrap_or(0);
                         assert_eq!(stands, n as i64, "progress stands where the step before left it");
                         let position = number << 32 | (n as i64 + 1);
                         let taken = run.query_row([position], |_| Ok(())).optional()?;

@@ -48,10 +48,18 @@ fn every_source_file_is_compiled() {
             return false;
         };
         let is_crate = super::layers::members().iter().any(|member| member == dir);
-        let parent = if is_crate { format!("{dir}/lib.rs") } else { format!("{dir}.rs") };
+        let program = format!("{dir}/main.rs");
+        let parent = match (is_crate, all.iter().any(|(other, _)| *other == program)) {
+            (true, _) => format!("{dir}/lib.rs"),
+            (false, true) => program,
+            (false, false) => format!("{dir}.rs"),
+        };
         let ends = format!("mod {};", name.trim_end_matches(".rs"));
         let declares = |text: &str| text.lines().any(|line| line.trim_end().ends_with(&ends));
-        name != "lib.rs" && !all.iter().any(|(other, text)| *other == parent && declares(text))
+        // A directory with a `main.rs` is a program, which the manifest names.
+        let is_root =
+            name == "lib.rs" || (name == "main.rs" && read("Cargo.toml").contains(&format!("\"{path}\"")));
+        !is_root && !all.iter().any(|(other, text)| *other == parent && declares(text))
     });
     none("no module names it", orphans.cloned());
 }
