@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use thoughtstream_actors::killpoint::KillPoint;
-use thoughtstream_domain::commit::Placed;
 use thoughtstream_domain::id::{IdempotencyKey, SourceId};
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_store::sim::Dice;
@@ -23,6 +22,7 @@ use thoughtstream_surface::query::Sink;
 use thoughtstream_surface::session::Session;
 use thoughtstream_surface::socket::Door;
 use thoughtstream_surface::submit::Appended;
+use thoughtstream_testkit::chaos::oracle::Place;
 use thoughtstream_testkit::chaos::oracle::{Oracle, folder_differs};
 use thoughtstream_testkit::chaos::{seeds, setting};
 
@@ -67,7 +67,7 @@ impl Hand<'_> {
             match self.append(source.clone(), key) {
                 Ok(appended) => {
                     let Appended { id, position, sequence, recorded_at, .. } = appended;
-                    self.oracle.acknowledged(&source, &[Placed { id, position, sequence, recorded_at }], 0);
+                    self.oracle.acknowledged(&source, [Place { id, position, sequence, recorded_at }], 0);
                     self.acknowledged.fetch_add(1, Ordering::SeqCst);
                     number += 1;
                 }

@@ -11,7 +11,7 @@ use super::{Found, Plan};
 const MEGABYTE: f64 = 1_000_000.0;
 
 /// Measures both.
-pub fn run(plan: &Plan) -> Result<Found, BenchError> {
+pub(crate) fn run(plan: &Plan) -> Result<Found, BenchError> {
     let mut ratios = shipped(plan)?;
     ratios.extend(many(plan)?);
     Ok(Found { rows: Vec::new(), ratios })

@@ -19,13 +19,13 @@ const SOURCES: u64 = 64;
 const GROUP: u64 = 512;
 const IN_FLIGHT: usize = 64;
 /// The argument with which this program makes steps until it is killed.
-pub const LOAD: &str = "--load";
+pub(crate) const LOAD: &str = "--load";
 
 const FRESH: &str = "log: durable step, fresh";
 const LARGE: &str = "log: durable step, large";
 
 /// Measures one large log.
-pub fn run(plan: &Plan) -> Result<Found, BenchError> {
+pub(crate) fn run(plan: &Plan) -> Result<Found, BenchError> {
     let scratch = Scratch::below(&plan.dir)?;
     let home = Home::below(scratch.path())?;
     std::fs::write(home.config.join("config.yaml"), "sources: []\n")?;
@@ -128,7 +128,7 @@ fn under_load(data: &Path) -> Result<(), BenchError> {
 }
 
 /// Makes steps until it is killed.
-pub fn load(data: PathBuf) -> Result<(), BenchError> {
+pub(crate) fn load(data: PathBuf) -> Result<(), BenchError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let subject = Subject::resume(data, Some(Lifecycle::TwoCommit), IN_FLIGHT).await?;

@@ -18,23 +18,23 @@ use thoughtstream_surface::bench::{BenchError, Ratio, Row};
 
 /// Says what is measured, and how long.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
     parts: Vec<String>,
     /// How often every cell takes its turn.
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// How long a turn is.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// Below which directory.
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
     json: bool,
     /// Only the cell of this name.
     cell: Option<String>,
     /// Only with so many steps in flight.
     writers: Option<usize>,
     /// How many events a large store holds.
-    pub events: u64,
+    pub(crate) events: u64,
     /// How many consumers a large set of declarations holds.
-    pub consumers: usize,
+    pub(crate) consumers: usize,
 }
 
 impl Plan {
@@ -74,7 +74,7 @@ impl Plan {
     }
 
     /// Leaves out the cells that were not asked for.
-    pub fn cells<'a>(&self, mut cells: Vec<(&'a str, usize)>) -> Vec<(&'a str, usize)> {
+    pub(crate) fn cells<'a>(&self, mut cells: Vec<(&'a str, usize)>) -> Vec<(&'a str, usize)> {
         cells.retain(|(name, writers)| {
             self.cell.as_deref().is_none_or(|wanted| wanted == *name)
                 && self.writers.is_none_or(|wanted| wanted == *writers)
@@ -89,11 +89,11 @@ impl Plan {
 
 /// Is what a part gives.
 #[derive(Debug, Default)]
-pub struct Found {
+pub(crate) struct Found {
     /// The cells.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// What they come to.
-    pub ratios: Vec<Ratio>,
+    pub(crate) ratios: Vec<Ratio>,
 }
 
 impl Found {

@@ -15,17 +15,17 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Is a directory with all that a service needs.
 #[derive(Debug)]
-pub struct Home {
+pub(crate) struct Home {
     /// The data directory.
-    pub data: PathBuf,
+    pub(crate) data: PathBuf,
     /// The configuration directory.
-    pub config: PathBuf,
+    pub(crate) config: PathBuf,
     runtime: PathBuf,
 }
 
 impl Home {
     /// Makes configuration and runtime directories below `directory`.
-    pub fn below(directory: &Path) -> Result<Self, BenchError> {
+    pub(crate) fn below(directory: &Path) -> Result<Self, BenchError> {
         let home = Self {
             data: directory.join("data"),
             config: directory.join("config"),
@@ -37,7 +37,7 @@ impl Home {
     }
 
     /// Runs a command on it to its end; answers what it wrote.
-    pub fn thought(&self, arguments: &[&str]) -> Result<String, BenchError> {
+    pub(crate) fn thought(&self, arguments: &[&str]) -> Result<String, BenchError> {
         let output = self.command().args(arguments).output()?;
         if !output.status.success() {
             let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -56,15 +56,15 @@ impl Home {
 
 /// Is a running service.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     /// How long it took from its start until it said that it is ready.
-    pub ready: Duration,
+    pub(crate) ready: Duration,
 }
 
 impl Running {
     /// Starts a service and waits until it is ready.
-    pub fn start(home: &Home) -> Result<Self, BenchError> {
+    pub(crate) fn start(home: &Home) -> Result<Self, BenchError> {
         let address = home.runtime.join("notify");
         if let Err(error) = std::fs::remove_file(&address)
             && error.kind() != ErrorKind::NotFound
@@ -93,12 +93,12 @@ impl Running {
     }
 
     /// Returns the resident memory in bytes.
-    pub fn resident(&self) -> Result<u64, BenchError> {
+    pub(crate) fn resident(&self) -> Result<u64, BenchError> {
         self.status("VmRSS:")
     }
 
     /// Returns the most it ever was.
-    pub fn peak(&self) -> Result<u64, BenchError> {
+    pub(crate) fn peak(&self) -> Result<u64, BenchError> {
         self.status("VmHWM:")
     }
 
@@ -110,7 +110,7 @@ impl Running {
     }
 
     /// Returns the processor time it has used.
-    pub fn used(&self) -> Result<Duration, BenchError> {
+    pub(crate) fn used(&self) -> Result<Duration, BenchError> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The name may hold blanks; what follows its bracket does not.
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
@@ -120,7 +120,7 @@ impl Running {
     }
 
     /// Waits until it has used no processor time for a while.
-    pub fn until_idle(&self) -> Result<(), BenchError> {
+    pub(crate) fn until_idle(&self) -> Result<(), BenchError> {
         let mut before = self.used()?;
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
@@ -135,12 +135,12 @@ impl Running {
     }
 
     /// Asks it to stop, and waits.
-    pub fn stop(self) -> Result<(), BenchError> {
+    pub(crate) fn stop(self) -> Result<(), BenchError> {
         self.end(Signal::SIGTERM)
     }
 
     /// Kills it, and waits.
-    pub fn kill(self) -> Result<(), BenchError> {
+    pub(crate) fn kill(self) -> Result<(), BenchError> {
         self.end(Signal::SIGKILL)
     }
 

@@ -40,7 +40,7 @@ const SCHEMA: &str = "
 
 /// Is one of the two transactions of a step.
 #[derive(Debug, Clone, Copy)]
-pub enum Half {
+pub(crate) enum Half {
     /// Appends the `n`-th event of a source.
     Append { source: usize, n: u64 },
     /// Settles it.
@@ -137,7 +137,7 @@ fn start(directory: &Path, grouping: Grouping) -> Result<Arc<Grouped<Half>>, Ben
 }
 
 /// Appends events.
-pub async fn appends(
+pub(crate) async fn appends(
     directory: &Path,
     grouping: Grouping,
     writers: usize,
@@ -148,7 +148,7 @@ pub async fn appends(
 }
 
 /// Makes steps of two transactions each: the event, then its settlement.
-pub async fn steps(directory: &Path, writers: usize, time: Duration) -> Result<Measured, BenchError> {
+pub(crate) async fn steps(directory: &Path, writers: usize, time: Duration) -> Result<Measured, BenchError> {
     let floor = start(directory, Grouping::All)?;
     closed_loop(writers, time, move |writer, n| {
         let floor = Arc::clone(&floor);

@@ -35,7 +35,7 @@ fn take_turns(plan: &Plan, cells: &[(&str, usize)]) -> Result<Table, BenchError>
 }
 
 /// Measures appends: the disk, bare redb, SQLite and the log.
-pub fn appends(plan: &Plan) -> Result<Found, BenchError> {
+pub(crate) fn appends(plan: &Plan) -> Result<Found, BenchError> {
     let mut cells = vec![(cell::DISK, 1)];
     for writers in WRITERS {
         let names = [cell::REDB_EACH, cell::REDB_ALL, SQLITE_EACH, SQLITE_ALL, cell::LOG];
@@ -53,7 +53,7 @@ pub fn appends(plan: &Plan) -> Result<Found, BenchError> {
 }
 
 /// Measures durable steps: SQLite's bare loop and the service.
-pub fn steps(plan: &Plan) -> Result<Found, BenchError> {
+pub(crate) fn steps(plan: &Plan) -> Result<Found, BenchError> {
     let mut cells = Vec::new();
     for writers in WRITERS {
         cells.extend([SQLITE_STEP, cell::STEP, cell::STEP_TWO].map(|name| (name, writers)));

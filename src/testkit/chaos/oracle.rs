@@ -17,9 +17,29 @@ use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::run::{
     RunAbandoned, RunBlocked, RunCompleted, RunFailed, RunStatusUnknown,
 };
+use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader, verify};
 
 use super::cast::{CAST, answer_path};
+
+/// Where the log said an event is, as far as every way of asking it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The event.
+    pub id: EventId,
+    /// Its global position.
+    pub position: u64,
+    /// Its place in its source.
+    pub sequence: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+}
+
+impl From<Placed> for Place {
+    fn from(Placed { id, position, sequence, recorded_at, .. }: Placed) -> Self {
+        Self { id, position, sequence, recorded_at }
+    }
+}
 
 /// An event that the log said it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +47,7 @@ pub struct Acknowledged {
     /// Its source.
     pub source: SourceId,
     /// Where it stands.
-    pub placed: Placed,
+    pub placed: Place,
     /// How many operations the disk had done by then, where that is counted.
     pub operations: u64,
 }
@@ -48,10 +68,17 @@ impl Oracle {
     }
 
     /// Notes an acknowledgement.
-    pub fn acknowledged(&self, source: &SourceId, placed: &[Placed], operations: u64) {
-        let source = source.clone();
-        let noted =
-            placed.iter().map(|placed| Acknowledged { source: source.clone(), placed: *placed, operations });
+    pub fn acknowledged(
+        &self,
+        source: &SourceId,
+        placed: impl IntoIterator<Item = impl Into<Place>>,
+        operations: u64,
+    ) {
+        let noted = placed.into_iter().map(|placed| Acknowledged {
+            source: source.clone(),
+            placed: placed.into(),
+            operations,
+        });
         self.kept().events.extend(noted);
     }
 

@@ -455,7 +455,7 @@ async fn append(
     loop {
         match handle.append(note.clone()).await {
             Ok(Verdict::Committed(placed) | Verdict::AlreadyCommitted(placed)) => {
-                oracle.acknowledged(&source, &placed, operations.map_or(0, |operations| operations()));
+                oracle.acknowledged(&source, placed, operations.map_or(0, |operations| operations()));
                 return Ok(());
             }
             Ok(verdict) => return Err(verdict),
