@@ -231,9 +231,13 @@ impl Hub {
         Subscribed { hub: Arc::clone(self), number, types, slot }
     }
 
-    /// Wakes everyone who listens to what moved; costs the number of those, not of all subscribers.
+    /// Wakes everyone who listens to what moved in one group; costs the number of those, not of all subscribers.
+    ///
+    /// Each is told of the whole group at once: a page reaches to the group's end, so whoever looks in between
+    /// would take half a group for all of it.
     pub fn announce<'a>(&self, moved: impl IntoIterator<Item = Moved<'a>>) {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut notes: Vec<(&Arc<Slot>, Moved<'a>, Option<Arc<Event>>)> = Vec::new();
         for moved in moved {
             let Some(listeners) = table.by_type.get(moved.kind) else { continue };
             let mut event: Option<Arc<Event>> = None;
@@ -242,8 +246,14 @@ impl Hub {
                     event =
                         moved.event.map(|(candidate, placed)| Arc::new(Event::recorded(candidate, placed)));
                 }
-                slot.wake(|look| look.note(&moved, event.as_ref()));
+                notes.push((slot, moved, event.clone()));
             }
+        }
+        // Stable: what one is told stays in the order of the log.
+        notes.sort_by_key(|(slot, ..)| Arc::as_ptr(slot));
+        for told in notes.chunk_by(|(one, ..), (other, ..)| Arc::ptr_eq(one, other)) {
+            let Some((slot, ..)) = told.first() else { continue };
+            slot.wake(|look| told.iter().for_each(|(_, moved, event)| look.note(moved, event.as_ref())));
         }
     }
 

@@ -176,3 +176,22 @@ fn whoever_does_not_look_is_not_brought_more_and_more() {
     group(&hub, count, &[count + 1], count + 1);
     assert_eq!(page(&subscribed), (count + 1, Some((count, vec![count + 1], count + 1))));
 }
+
+#[test]
+fn whoever_looks_at_once_is_shown_whole_groups() {
+    let hub = Arc::new(Hub::default());
+    let eager: Arc<Mutex<Option<Subscribed>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<(u64, Vec<u64>, u64)>>> = Arc::default();
+    let bell: Bell = {
+        let (eager, seen) = (Arc::clone(&eager), Arc::clone(&seen));
+        Arc::new(move || {
+            let subscribed = eager.lock().unwrap();
+            let (_, page) = page(subscribed.as_ref().unwrap());
+            seen.lock().unwrap().push(page.unwrap());
+        })
+    };
+    *eager.lock().unwrap() = Some(hub.subscribe([kind(Note::NAME)], kinds(&["notes"]), bell));
+    group(&hub, 0, &[1, 2, 4], 5);
+    group(&hub, 5, &[6, 7], 7);
+    assert_eq!(*seen.lock().unwrap(), [(0, vec![1, 2, 4], 5), (5, vec![6, 7], 7)]);
+}
