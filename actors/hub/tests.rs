@@ -137,7 +137,10 @@ fn group(hub: &Hub, before: u64, sequences: &[u64], through: u64) {
     }));
 }
 
-fn page(subscribed: &Subscribed) -> (u64, Option<(u64, Vec<u64>, u64)>) {
+/// Is a page as numbers: behind what it begins, what it has, how far it reaches.
+type Numbers = (u64, Vec<u64>, u64);
+
+fn page(subscribed: &Subscribed) -> (u64, Option<Numbers>) {
     let mut look = subscribed.take();
     let news = look.sources.remove(&source("notes:x")).unwrap();
     let page = news.page.map(|page| {
@@ -181,7 +184,7 @@ fn whoever_does_not_look_is_not_brought_more_and_more() {
 fn whoever_looks_at_once_is_shown_whole_groups() {
     let hub = Arc::new(Hub::default());
     let eager: Arc<Mutex<Option<Subscribed>>> = Arc::default();
-    let seen: Arc<Mutex<Vec<(u64, Vec<u64>, u64)>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<Numbers>>> = Arc::default();
     let bell: Bell = {
         let (eager, seen) = (Arc::clone(&eager), Arc::clone(&seen));
         Arc::new(move || {
