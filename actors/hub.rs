@@ -206,6 +206,9 @@ struct Table {
     next: u64,
 }
 
+/// Is what one subscriber is to be told of one event.
+type Note<'t, 'a> = (&'t Arc<Slot>, Moved<'a>, Option<Arc<Event>>);
+
 /// Finds the subscribers of an event without asking those that do not listen to its type or its source.
 #[derive(Debug, Default)]
 pub struct Hub(RwLock<Table>);
@@ -237,7 +240,7 @@ impl Hub {
     /// would take half a group for all of it.
     pub fn announce<'a>(&self, moved: impl IntoIterator<Item = Moved<'a>>) {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let mut notes: Vec<(&Arc<Slot>, Moved<'a>, Option<Arc<Event>>)> = Vec::new();
+        let mut notes: Vec<Note<'_, 'a>> = Vec::new();
         for moved in moved {
             let Some(listeners) = table.by_type.get(moved.kind) else { continue };
             let mut event: Option<Arc<Event>> = None;
