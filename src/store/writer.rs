@@ -58,6 +58,10 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
 /// reopen; refusing before it costs nothing and leaves reading untouched.
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
+/// How many commits behind a compaction bring what the first of them wrote from the end of the file to its front:
+/// each frees what the one before it wrote.
+const COMMITS_TO_THE_FRONT: usize = 3;
+
 /// How many bytes of pages a byte of journal may come to: pages are written anew and older ones are kept until
 /// the checkpoint.
 const PAGES_PER_BYTE: u64 = 4;
@@ -370,9 +374,14 @@ impl Writer {
         let shared = self.shared.clone();
         let compacted = shared.alone(Database::compact).ok_or(WriteError::MustReopen)?;
         compacted.map_err(|error| self.fail(error.into()))?;
-        // Compaction leaves nothing for a quick repair; the next crash would cost a walk over everything.
+        // Compaction leaves nothing for a quick repair; the next crash would cost a walk over everything. It leaves
+        // no free page either, so the first commit behind it lands at the end of a file grown for it; the ones after
+        // move that to the front again, where the database trims the end as it closes.
         let end = self.journal.end();
-        self.carry_to(end)
+        for _ in 0..COMMITS_TO_THE_FRONT {
+            self.carry_to(end)?;
+        }
+        Ok(())
     }
 
     /// Drops everything that is derived from events, runs and versions, and builds it again in one durable step.
