@@ -21,6 +21,19 @@ impl<T> Content<T> {
     }
 }
 
+/// What is stored or sent carries its content; only what is printed does not.
+impl<T: serde::Serialize> serde::Serialize for Content<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: serde::Deserialize<'de>> serde::Deserialize<'de> for Content<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self)
+    }
+}
+
 impl<T: AsRef<[u8]>> std::fmt::Debug for Content<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Content({} bytes)", self.0.as_ref().len())

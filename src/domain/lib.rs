@@ -16,6 +16,7 @@ pub mod lifecycle;
 pub mod operate;
 pub mod payload;
 pub mod privacy;
+pub mod provider;
 pub mod registry;
 pub mod retry;
 pub mod subscription;
