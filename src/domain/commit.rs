@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::content::Content;
 use crate::event::Candidate;
 use crate::hash::{ChainHash, Sha256Hash};
-use crate::id::{ConsumerId, ConsumerKey, DocumentId, EventId, SourceId};
+use crate::id::{ConsumerId, ConsumerKey, DocumentId, EventId, IdempotencyKey, SourceId, TypeName};
 use crate::lifecycle::{AttemptKey, Execution, ExecutionStatus, Run};
 use crate::time::Timestamp;
 
@@ -106,6 +106,25 @@ pub enum Precondition {
     },
     /// The control row of a consumer is as it was read.
     ControlIs(ConsumerId, Option<Control>),
+    /// No event of these types stands in the source under this key: what one observation or one claim can
+    /// become competes for it, and exactly one lands.
+    KeyUnused {
+        /// The source.
+        source: SourceId,
+        /// The types.
+        types: Vec<TypeName>,
+        /// The key.
+        key: IdempotencyKey,
+    },
+    /// An event of this type stands in the source under this key.
+    KeyUsed {
+        /// The source.
+        source: SourceId,
+        /// The type.
+        kind: TypeName,
+        /// The key.
+        key: IdempotencyKey,
+    },
 }
 
 /// Finds an execution: its consumer version and the global position of its first trigger.

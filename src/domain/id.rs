@@ -401,6 +401,10 @@ hash_id!(
     /// Identifies one attempt of an execution.
     RunId, "run_", 20, "a run id"
 );
+hash_id!(
+    /// Identifies what is to be delivered: one output over one route of one bot, however often it is tried.
+    DeliveryId, "dlv_", 20, "a delivery id"
+);
 
 impl EventId {
     /// Derives the id of the observation `key` of type `name` at `source`. The version of the type is not
@@ -433,6 +437,16 @@ impl RunId {
     #[must_use]
     pub fn derive(execution: &ExecutionId, attempt: u32) -> Self {
         let hash = tagged("thoughtstream 2026 run id v1", &[execution.as_bytes(), &attempt.to_le_bytes()]);
+        Self(hash[..20].try_into().expect("a hash has 32 bytes"))
+    }
+}
+
+impl DeliveryId {
+    /// Derives the id of delivering `output` over the route called `route` into `deliveries`.
+    #[must_use]
+    pub fn derive(deliveries: &SourceId, route: &str, output: &EventId) -> Self {
+        let parts = [deliveries.as_str().as_bytes(), route.as_bytes(), output.as_bytes()];
+        let hash = tagged("thoughtstream 2026 delivery id v1", &parts);
         Self(hash[..20].try_into().expect("a hash has 32 bytes"))
     }
 }

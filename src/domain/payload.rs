@@ -1,10 +1,12 @@
 //! The payloads this program writes itself, one type each, with the one writer each event type has.
 
+pub mod delivery;
 pub mod escalation;
 pub mod file;
 pub mod note;
 pub mod run;
 pub mod system;
+pub mod telegram;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

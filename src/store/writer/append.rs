@@ -3,7 +3,7 @@
 use thoughtstream_domain::commit::{Commit, Conflict, Placed, Refusal, Verdict};
 use thoughtstream_domain::event::{Candidate, Parent};
 use thoughtstream_domain::hash::{Assigned, ChainHash};
-use thoughtstream_domain::id::EventId;
+use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeName};
 
 use super::cache::Head;
 use super::{GroupState, Stop};
@@ -79,11 +79,23 @@ impl GroupState<'_> {
 
     fn find(&mut self, rows: &mut Rows<'_>, candidate: &Candidate) -> Result<Option<u64>, RowError> {
         let envelope = candidate.envelope();
-        let source = self.cache.number(rows, NameKind::Source, envelope.source.as_str())?;
-        let kind = self.cache.number(rows, NameKind::Type, candidate.kind().name.as_str())?;
-        let (Some(source), Some(kind)) = (source, kind) else { return Ok(None) };
-        let found = rows.read(Table::Keys, &idempotency_key(source, kind, envelope.key.as_str()), be64)?;
-        found.transpose().at(Table::Keys, candidate.id())
+        self.find_key(rows, &envelope.source, &candidate.kind().name, &envelope.key)
+    }
+
+    /// Returns the position of the event of a type that stands in a source under a key.
+    pub(super) fn find_key(
+        &mut self,
+        rows: &mut Rows<'_>,
+        source: &SourceId,
+        kind: &TypeName,
+        key: &IdempotencyKey,
+    ) -> Result<Option<u64>, RowError> {
+        let source_number = self.cache.number(rows, NameKind::Source, source.as_str())?;
+        let kind_number = self.cache.number(rows, NameKind::Type, kind.as_str())?;
+        let (Some(source_number), Some(kind_number)) = (source_number, kind_number) else { return Ok(None) };
+        let found =
+            rows.read(Table::Keys, &idempotency_key(source_number, kind_number, key.as_str()), be64)?;
+        found.transpose().at(Table::Keys, format_args!("{source} {kind}"))
     }
 
     fn stored(&mut self, rows: &mut Rows<'_>, position: u64) -> Result<(ChainHash, Placed), RowError> {

@@ -1,7 +1,7 @@
 //! What must hold before a commit: each check answers with what was found instead.
 
 use thoughtstream_domain::commit::{ExecutionKey, Precondition, Refusal};
-use thoughtstream_domain::id::{ConsumerKey, SourceId};
+use thoughtstream_domain::id::{ConsumerKey, IdempotencyKey, SourceId, TypeName};
 use thoughtstream_domain::lifecycle::{AttemptKey, Execution, ExecutionStatus, Run};
 
 use super::{GroupState, Stop};
@@ -45,6 +45,11 @@ impl GroupState<'_> {
             Precondition::ControlIs(consumer, expected) => {
                 let found = self.control(rows, consumer)?;
                 (found != *expected).then(|| "the control row was changed since it was read".to_owned())
+            }
+            Precondition::KeyUnused { source, types, key } => self.key_unused(rows, source, types, key)?,
+            Precondition::KeyUsed { source, kind, key } => {
+                let found = self.find_key(rows, source, kind, key)?;
+                found.is_none().then(|| format!("no {kind} stands under the key"))
             }
         };
         match found {
@@ -144,6 +149,21 @@ impl GroupState<'_> {
             let position = key.get(4..12).and_then(|bytes| be64(bytes).ok()).unwrap_or(0);
             format!("an attempt on the event at position {position} is open")
         }))
+    }
+
+    fn key_unused(
+        &mut self,
+        rows: &mut Rows<'_>,
+        source: &SourceId,
+        types: &[TypeName],
+        key: &IdempotencyKey,
+    ) -> Result<Option<String>, RowError> {
+        for kind in types {
+            if let Some(position) = self.find_key(rows, source, kind, key)? {
+                return Ok(Some(format!("a {kind} stands under the key at position {position}")));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the numbers of a consumer version and a source, if the log knows both.

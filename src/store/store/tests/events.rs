@@ -1,6 +1,6 @@
 //! Events: order, repeats, conflicts, lineage, privacy, chains, redaction.
 
-use thoughtstream_domain::commit::{Refusal, Row};
+use thoughtstream_domain::commit::{Precondition, Refusal, Row};
 use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::hash::ChainHash;
 use thoughtstream_domain::id::{EventId, IdempotencyKey};
@@ -72,6 +72,34 @@ fn the_same_observation_twice_is_one_event() {
         matches!(verdicts[0], Verdict::Committed(_)) && matches!(verdicts[1], Verdict::AlreadyCommitted(_))
     );
     assert_eq!(store.reader.last_position().unwrap(), 3);
+}
+
+#[test]
+fn what_one_key_can_become_is_written_once() {
+    let (_, mut store) = fresh();
+    let key = IdempotencyKey::parse("a").unwrap();
+    let kind = note("a", "").kind().name.clone();
+    let unused = |source: &str| Precondition::KeyUnused {
+        source: super::source(source),
+        types: vec![kind.clone()],
+        key: key.clone(),
+    };
+    let after = |precondition: Precondition, name: &str| Commit {
+        preconditions: vec![precondition],
+        ..append(vec![note(name, name)])
+    };
+    let used =
+        Precondition::KeyUsed { source: super::source("notes:desk"), kind: kind.clone(), key: key.clone() };
+    let refused = |verdict: Verdict| {
+        assert!(matches!(verdict, Verdict::Refused(Refusal::Precondition { index: 0, .. })), "{verdict:?}");
+    };
+    refused(one(&mut store, &after(used.clone(), "b")));
+    committed(&mut store, &after(unused("notes:desk"), "a"));
+    refused(one(&mut store, &after(unused("notes:desk"), "b")));
+    committed(&mut store, &after(unused("notes:bed"), "c"));
+    committed(&mut store, &after(used, "d"));
+    let again = one(&mut store, &after(unused("notes:desk"), "a"));
+    assert!(matches!(again, Verdict::AlreadyCommitted(_)), "a replay is harmless");
 }
 
 #[test]
