@@ -21,6 +21,13 @@ pub struct IdError {
     form: &'static str,
 }
 
+impl IdError {
+    /// Says that a text is not `what`, whose form is `form`.
+    pub(crate) const fn new(what: &'static str, form: &'static str) -> Self {
+        Self { what, form }
+    }
+}
+
 /// Says whether `text` is a lower-case word: `a-z` first, then `a-z`, `0-9` or `-`, at most `bytes_max`.
 fn is_word(text: &str, bytes_max: usize) -> bool {
     text.len() <= bytes_max

@@ -5,6 +5,7 @@
 //! replay of the same log is the same run.
 
 pub mod canonical;
+pub mod cell;
 pub mod commit;
 pub mod content;
 pub mod declaration;
