@@ -4,6 +4,7 @@
 //! comes out is a checked value, a verdict or a list of problems. It does no input or output, so that a
 //! replay of the same log is the same run.
 
+pub mod accounting;
 pub mod canonical;
 pub mod cell;
 pub mod commit;

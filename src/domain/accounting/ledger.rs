@@ -1,0 +1,202 @@
+//! What an account has spent: its rows, their sums, and what an admission asks of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Amounts, Charge, Dimension, Sums};
+use crate::id::{ConsumerId, ConsumerKey, RunId};
+use crate::time::Timestamp;
+
+/// Is what one attempt may spend, written down before it starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Reservation {
+    /// The consumer version; the account is that of its id.
+    pub consumer: ConsumerKey,
+    /// The attempt.
+    pub run: RunId,
+    /// When it was made, which is the window it counts in.
+    pub at: Timestamp,
+    /// Until when the attempt may still settle it.
+    pub lease_until: Timestamp,
+    /// What it reserves.
+    pub estimate: Amounts,
+}
+
+impl Reservation {
+    /// Returns the account.
+    #[must_use]
+    pub const fn account(&self) -> &ConsumerId {
+        &self.consumer.id
+    }
+}
+
+/// Is one row of an account: a reservation and, once its attempt has ended, the charge that took its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Entry {
+    /// What was reserved.
+    pub reservation: Reservation,
+    /// What was charged for it; `None` while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settlement: Option<Settlement>,
+}
+
+/// Is how a reservation ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Settlement {
+    /// When.
+    pub at: Timestamp,
+    /// What it was charged.
+    pub charge: Charge,
+}
+
+impl Entry {
+    /// Returns the entry as an admission sees it, if it is open.
+    #[must_use]
+    pub const fn open(&self) -> Option<Open> {
+        let Reservation { at, lease_until, estimate, .. } = self.reservation;
+        if self.settlement.is_some() { None } else { Some(Open { at, lease_until, estimate }) }
+    }
+
+    /// Returns what the entry adds to the sums of its account.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let Some(settlement) = &self.settlement else {
+            return Tally { reserved: self.reservation.estimate.into(), ..Tally::default() };
+        };
+        let mut tally = Tally::default();
+        let charge = &settlement.charge;
+        for dimension in Dimension::ALL {
+            let amount = charge.amounts.get(dimension).unwrap_or(0);
+            let estimated = charge.estimated.contains(&dimension);
+            let sums = if estimated { &mut tally.estimated } else { &mut tally.reported };
+            *sums.get_mut(dimension) = amount;
+        }
+        tally
+    }
+}
+
+/// Is a sum over entries, kept apart by how well the amounts are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tally {
+    /// What open reservations hold.
+    pub reserved: Sums,
+    /// What was charged as measured. Calls are counted here, by this program.
+    pub reported: Sums,
+    /// What was charged as estimated, because nothing was measured.
+    pub estimated: Sums,
+}
+
+impl Tally {
+    /// Returns everything that counts against a limit.
+    #[must_use]
+    pub fn used(&self) -> Sums {
+        self.reserved.plus(self.charged())
+    }
+
+    /// Returns what was charged, measured or not.
+    #[must_use]
+    pub fn charged(&self) -> Sums {
+        self.reported.plus(self.estimated)
+    }
+
+    /// Returns both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            reserved: self.reserved.plus(other.reserved),
+            reported: self.reported.plus(other.reported),
+            estimated: self.estimated.plus(other.estimated),
+        }
+    }
+
+    /// Returns this without `other`, which is part of it.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            reserved: self.reserved.minus(other.reserved),
+            reported: self.reported.minus(other.reported),
+            estimated: self.estimated.minus(other.estimated),
+        }
+    }
+}
+
+/// Is an open reservation, as an admission sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Open {
+    /// When it was made.
+    pub at: Timestamp,
+    /// Until when it may be settled.
+    pub lease_until: Timestamp,
+    /// What it holds.
+    pub estimate: Amounts,
+}
+
+/// Answers what one account has spent.
+pub trait Ledger {
+    /// Says why it could not answer.
+    type Error;
+
+    /// Returns the sum of all entries reserved at or after a moment, however they ended. Entries in the future count:
+    /// a clock that was set back frees no budget.
+    ///
+    /// # Errors
+    /// Whatever keeps it from reading.
+    fn since(&mut self, from: Timestamp) -> Result<Tally, Self::Error>;
+
+    /// Returns every reservation that is not settled.
+    ///
+    /// # Errors
+    /// Whatever keeps it from reading.
+    fn open(&mut self) -> Result<Vec<Open>, Self::Error>;
+}
+
+impl<L: Ledger + ?Sized> Ledger for &mut L {
+    type Error = L::Error;
+
+    fn since(&mut self, from: Timestamp) -> Result<Tally, Self::Error> {
+        (**self).since(from)
+    }
+
+    fn open(&mut self) -> Result<Vec<Open>, Self::Error> {
+        (**self).open()
+    }
+}
+
+/// Is a ledger with reservations on top that nobody has made: what would be, if.
+#[derive(Debug)]
+pub struct Imagined<L> {
+    below: L,
+    made: Vec<Open>,
+}
+
+impl<L: Ledger> Imagined<L> {
+    /// Starts with what there is.
+    pub const fn over(below: L) -> Self {
+        Self { below, made: Vec::new() }
+    }
+
+    /// Adds a reservation.
+    pub fn reserve(&mut self, reservation: Open) {
+        self.made.push(reservation);
+    }
+}
+
+impl<L: Ledger> Ledger for Imagined<L> {
+    type Error = L::Error;
+
+    fn since(&mut self, from: Timestamp) -> Result<Tally, Self::Error> {
+        let mut tally = self.below.since(from)?;
+        for made in self.made.iter().filter(|made| made.at >= from) {
+            tally.reserved = tally.reserved.plus(made.estimate.into());
+        }
+        Ok(tally)
+    }
+
+    /// Returns those of the ledger below alone: an imagined call is answered at once, so that its lease holds nothing.
+    fn open(&mut self) -> Result<Vec<Open>, Self::Error> {
+        self.below.open()
+    }
+}
