@@ -1,9 +1,10 @@
-//! What comes in from outside and goes out: so far, folders of files.
+//! What comes in from outside and goes out: folders of files, and the rehearsal that plays a provider and Telegram.
 //!
 //! A channel observes and carries. It knows no actor and no store: it is called by an actor, and hands back
 //! values that the actor commits.
 
 pub mod filesystem;
+pub mod rehearsal;
 
 #[cfg(test)]
 mod testing;

@@ -1,0 +1,3 @@
+mod client;
+mod provider;
+mod telegram;
