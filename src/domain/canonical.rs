@@ -37,6 +37,43 @@ pub enum JsonError {
     },
 }
 
+/// Is the kind of a [`JsonError`], for code that classifies instead of showing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonFault {
+    /// Larger than its bound.
+    TooLarge,
+    /// Not UTF-8.
+    NotUtf8,
+    /// Nested deeper than [`DEPTH_MAX`].
+    TooDeep,
+    /// A key stands twice in one object.
+    DuplicateKey,
+    /// A number that JSON does not have, or that is not finite.
+    Number,
+    /// The text ends inside a value.
+    CutOff,
+    /// Anything else that is not JSON.
+    Syntax,
+}
+
+impl JsonError {
+    /// Returns the kind of the error.
+    #[must_use]
+    pub fn fault(&self) -> JsonFault {
+        match self {
+            Self::TooLarge { .. } => JsonFault::TooLarge,
+            Self::NotUtf8 { .. } => JsonFault::NotUtf8,
+            Self::Malformed { what, .. } => match what.as_str() {
+                TWICE => JsonFault::DuplicateKey,
+                DEEP => JsonFault::TooDeep,
+                NUMBER => JsonFault::Number,
+                CUT_OFF => JsonFault::CutOff,
+                _ => JsonFault::Syntax,
+            },
+        }
+    }
+}
+
 /// Reads JSON strictly: one value, UTF-8, no key twice in an object, bounded depth and size.
 ///
 /// # Errors
@@ -63,8 +100,12 @@ fn describe(error: &serde_json::Error) -> String {
     if message.starts_with(DEEP) {
         return DEEP.to_owned();
     }
+    // The only place where the words of the library are read; a test holds each of them.
+    if message.starts_with("invalid number") || message.starts_with("number out of range") {
+        return NUMBER.to_owned();
+    }
     match error.classify() {
-        serde_json::error::Category::Eof => "the text ends inside a value".to_owned(),
+        serde_json::error::Category::Eof => CUT_OFF.to_owned(),
         serde_json::error::Category::Io
         | serde_json::error::Category::Syntax
         | serde_json::error::Category::Data => "not JSON".to_owned(),
@@ -73,6 +114,8 @@ fn describe(error: &serde_json::Error) -> String {
 
 const TWICE: &str = "a key stands twice in one object";
 const DEEP: &str = "nested deeper than 64 levels";
+const NUMBER: &str = "a number that JSON does not have";
+const CUT_OFF: &str = "the text ends inside a value";
 
 #[derive(Clone, Copy)]
 struct Strict {
@@ -273,6 +316,26 @@ mod tests {
         }
         assert_eq!(parse(b"\xff", 100), Err(JsonError::NotUtf8 { valid_up_to: 0 }));
         assert_eq!(parse(b"123", 2), Err(JsonError::TooLarge { bytes: 3, bytes_max: 2 }));
+    }
+
+    #[test]
+    fn every_kind_of_error_is_told_apart() {
+        let deep = "[".repeat(DEPTH_MAX + 1);
+        for (text, fault) in [
+            (&b"{\"a\":1,\"a\":2}"[..], JsonFault::DuplicateKey),
+            (deep.as_bytes(), JsonFault::TooDeep),
+            (b"1e400", JsonFault::Number),
+            (b"[01]", JsonFault::Number),
+            (b"[1.]", JsonFault::Number),
+            (b"{\"a\":", JsonFault::CutOff),
+            (b"", JsonFault::CutOff),
+            (b"NaN", JsonFault::Syntax),
+            (b"1 2", JsonFault::Syntax),
+            (b"\xff", JsonFault::NotUtf8),
+        ] {
+            assert_eq!(parse(text, 100).unwrap_err().fault(), fault, "{}", String::from_utf8_lossy(text));
+        }
+        assert_eq!(parse(b"123", 2).unwrap_err().fault(), JsonFault::TooLarge);
     }
 
     #[test]

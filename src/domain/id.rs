@@ -412,6 +412,10 @@ hash_id!(
     /// Identifies what is to be delivered: one output over one route of one bot, however often it is tried.
     DeliveryId, "dlv_", 20, "a delivery id"
 );
+hash_id!(
+    /// Identifies what an output is worth after it was judged: derived from the output and the judgment.
+    ProjectionId, "prj_", 20, "a projection id"
+);
 
 impl EventId {
     /// Derives the id of the observation `key` of type `name` at `source`. The version of the type is not
@@ -454,6 +458,16 @@ impl DeliveryId {
     pub fn derive(deliveries: &SourceId, route: &str, output: &EventId) -> Self {
         let parts = [deliveries.as_str().as_bytes(), route.as_bytes(), output.as_bytes()];
         let hash = tagged("thoughtstream 2026 delivery id v1", &parts);
+        Self(hash[..20].try_into().expect("a hash has 32 bytes"))
+    }
+}
+
+impl ProjectionId {
+    /// Derives the id of the projection of `output` that `judgment` decides; none decides the original.
+    #[must_use]
+    pub fn derive(output: &EventId, judgment: Option<&EventId>) -> Self {
+        let judgment = judgment.map_or(&b""[..], |judgment| &judgment.as_bytes()[..]);
+        let hash = tagged("thoughtstream 2026 projection id v1", &[output.as_bytes(), judgment]);
         Self(hash[..20].try_into().expect("a hash has 32 bytes"))
     }
 }

@@ -3,10 +3,14 @@
 pub mod delivery;
 pub mod escalation;
 pub mod file;
+pub mod judgment;
 pub mod note;
+pub mod output;
+pub mod repair;
 pub mod run;
 pub mod system;
 pub mod telegram;
+pub mod trace;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
