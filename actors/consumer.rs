@@ -13,7 +13,6 @@ mod spec;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use thoughtstream_domain::commit::Control;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::registry::Registry;
@@ -33,8 +32,6 @@ pub use thoughtstream_domain::declaration::LifecycleMode;
 pub const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
 /// An attempt of an earlier incarnation is still open; only the supervisor closes it.
 pub const ATTEMPT_LEFT_OPEN: ReasonCode = ReasonCode::new("attempt-left-open");
-/// Another commit came before one of ours while attempts ran side by side.
-pub const OVERTAKEN: ReasonCode = ReasonCode::new("overtaken");
 /// The log has another event under the id of one of ours.
 pub const CONFLICT: ReasonCode = ReasonCode::new("conflict");
 
@@ -60,6 +57,8 @@ pub enum ConsumerMessage {
     Ended {
         /// The source.
         source: SourceId,
+        /// The position of the execution's first trigger.
+        position: u64,
         /// How.
         end: Box<Ended>,
     },
@@ -145,7 +144,9 @@ impl Actor for Consumer {
             ConsumerMessage::Look => lanes.look().await?,
             ConsumerMessage::Alarm => lanes.alarmed(),
             ConsumerMessage::Read { pages, last } => lanes.took_pages(pages, last)?,
-            ConsumerMessage::Ended { source, end } => lanes.took_end(&source, *end).await?,
+            ConsumerMessage::Ended { source, position, end } => {
+                lanes.took_end(&source, position, *end).await?;
+            }
             ConsumerMessage::Panicked => return Err(Fault(ReasonCode::PANICKED).into()),
             ConsumerMessage::Resync => lanes.resync().await?,
             ConsumerMessage::Drain(reason) => lanes.drain(reason),
@@ -156,11 +157,6 @@ impl Actor for Consumer {
         }
         Ok(())
     }
-}
-
-/// Says whether a control row keeps a consumer from starting work.
-fn is_paused(control: Option<&Control>) -> bool {
-    control.is_some_and(|control| control.paused_since.is_some())
 }
 
 /// Turns an error of the store into the actor's own end.

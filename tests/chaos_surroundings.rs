@@ -10,7 +10,7 @@ use thoughtstream_actors::supervisor::{ChildState, Outcome};
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState, RunState};
-use thoughtstream_store::{Store, verify};
+use thoughtstream_store::{Reader, Store, verify};
 use thoughtstream_testkit::chaos::cast::Temper;
 use thoughtstream_testkit::chaos::stage::{Decision, FOLDER, Stage, note, options};
 
@@ -109,6 +109,10 @@ async fn a_clock_that_jumps_back_stops_nobody_and_time_in_the_log_never_goes_bac
     ticks.abort();
 }
 
+fn is_paused(reader: &Reader, key: &ConsumerKey) -> bool {
+    reader.control(&key.id).unwrap().is_some_and(|control| control.is_paused())
+}
+
 /// Damages the stored record of one event, as a disk would that answers with other bytes.
 fn damage(stage: &Stage, source: &str, sequence: u64) -> u64 {
     const EVENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("events");
@@ -200,6 +204,8 @@ async fn a_flood_hides_no_decision() {
     // What was paused claims nothing more, while its sibling goes on.
     let (batch, wide) = (key("batch@1"), key("wide@1"));
     stage.decide(&batch.id, Decision::Pause).await;
+    // The decision waits its turn in the flood, and whoever made it may have stopped waiting.
+    until("the decision is in the log", || is_paused(&reader, &batch)).await;
     until("what was open has ended", || reader.open_attempts(Some(&batch)).unwrap().is_empty()).await;
     let progress = |key: &ConsumerKey| reader.progress(key, &source("notes:a")).unwrap();
     let (paused_at, sibling_at) = (progress(&batch), progress(&wide));

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod chaos;
+mod chaos_decisions;
 mod chaos_power;
 mod chaos_process;
 mod chaos_refusals;

@@ -33,6 +33,8 @@ pub enum Ended {
         /// Whether it completed.
         completed: bool,
     },
+    /// Nothing of it is in the log: the consumer was paused before it could open.
+    Paused,
     /// A precondition did not hold: another commit came first.
     Overtaken,
     /// The log has other content under one of its ids.
@@ -214,6 +216,7 @@ impl Attempt {
 fn is_in(verdict: Verdict) -> Result<(), Ended> {
     match verdict {
         Verdict::Committed(_) | Verdict::AlreadyCommitted(_) => Ok(()),
+        Verdict::Refused(Refusal::Paused { .. }) => Err(Ended::Paused),
         Verdict::Refused(Refusal::Precondition { .. }) => Err(Ended::Overtaken),
         Verdict::Conflict(_) | Verdict::Refused(_) => Err(Ended::Conflict),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
-use thoughtstream_domain::commit::{Commit, Row};
+use thoughtstream_domain::commit::{Commit, Control, Row};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::lane::{Lane, Step};
@@ -17,9 +17,7 @@ use tokio::task::JoinSet;
 use super::attempt::{Attempt, Ended};
 use super::board::Board;
 use super::resume::{at_sight, heads, matching, standing};
-use super::{
-    CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, OVERTAKEN, Page, STORE_UNREADABLE, is_paused,
-};
+use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, Page, STORE_UNREADABLE, unreadable};
 use crate::hub::{NewsPage, Subscribed};
 use crate::killpoint::{KillPoint, KillSite};
 use crate::supervisor::{Detail, Fault, ReasonCode, StopReason};
@@ -43,7 +41,7 @@ pub struct Lanes {
     lanes: BTreeMap<SourceId, Lane>,
     /// Lanes that something happened to since they were last asked for their next step.
     touched: BTreeSet<SourceId>,
-    /// Lanes to be read again when their attempts have ended.
+    /// Lanes to be read again when their attempts have ended; until then they take no step.
     stale: BTreeSet<SourceId>,
     board: Board,
     /// What lanes asked to be read: everything that was asked for while a read was under way goes out as one.
@@ -98,9 +96,25 @@ impl Lanes {
         let standing = blocking(move || standing(&reader, &spec, &skip)).await?;
         self.lanes.retain(|source, _| self.stale.contains(source));
         self.lanes.extend(standing.lanes);
-        self.paused = self.args.paused || is_paused(standing.control.as_ref());
+        self.obey(standing.control.as_ref());
         self.touch_all();
         Ok(())
+    }
+
+    /// Reads whether the consumer is paused.
+    async fn reread_control(&mut self) -> Result<(), Fault> {
+        let (reader, id) = (self.args.reader.clone(), self.args.spec.key.id.clone());
+        let control = blocking(move || reader.control(&id).map_err(unreadable)).await?;
+        let before = self.paused;
+        self.obey(control.as_ref());
+        if self.paused != before {
+            self.touch_all();
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, control: Option<&Control>) {
+        self.paused = self.args.paused || control.is_some_and(Control::is_paused);
     }
 
     /// Looks at every lane again, and forgets what was told of those that are gone.
@@ -179,7 +193,12 @@ impl Lanes {
     }
 
     /// Takes the end of an attempt.
-    pub(super) async fn took_end(&mut self, source: &SourceId, end: Ended) -> Result<(), Fault> {
+    pub(super) async fn took_end(
+        &mut self,
+        source: &SourceId,
+        position: u64,
+        end: Ended,
+    ) -> Result<(), Fault> {
         self.running -= 1;
         self.touched.insert(source.clone());
         match end {
@@ -188,23 +207,35 @@ impl Lanes {
                     self.cautious = false;
                 }
                 self.args.status.settled();
-                let Some(lane) = self.lanes.get_mut(source) else { return Ok(()) };
-                lane.ended(*execution);
-                if lane.running() == 0 && self.stale.remove(source) {
-                    self.reread(vec![source.clone()]).await?;
+                if let Some(lane) = self.lanes.get_mut(source) {
+                    lane.ended(*execution);
                 }
             }
-            // Somebody else wrote first. What the log says now is the truth, if nothing else is under way.
-            Ended::Overtaken if self.lanes.get(source).is_none_or(|lane| lane.running() <= 1) => {
-                self.reread(vec![source.clone()]).await?;
+            Ended::Paused => {
+                self.forget(source, position);
+                self.reread_control().await?;
             }
-            Ended::Overtaken => return Err(Fault(OVERTAKEN)),
+            // Somebody else wrote first.
+            Ended::Overtaken => self.forget(source, position),
             Ended::Conflict => return Err(Fault(CONFLICT)),
             Ended::Unreadable => return Err(Fault(STORE_UNREADABLE)),
             Ended::Fault(fault) => return Err(fault),
-            Ended::Closed => {}
+            Ended::Closed => return Ok(()),
+        }
+        let ran_out = self.lanes.get(source).is_none_or(|lane| lane.running() == 0);
+        if ran_out && self.stale.remove(source) {
+            self.reread(vec![source.clone()]).await?;
         }
         Ok(())
+    }
+
+    /// Forgets an attempt that was kept out. What the lane believes of its own claims is wrong from there on:
+    /// the log tells it anew as soon as nothing of it is under way.
+    fn forget(&mut self, source: &SourceId, position: u64) {
+        if let Some(lane) = self.lanes.get_mut(source) {
+            lane.forget(position);
+        }
+        self.stale.insert(source.clone());
     }
 
     /// Starts nothing more.
@@ -222,7 +253,8 @@ impl Lanes {
         while self.tasks.try_join_next().is_some() {}
         let works = !self.paused && self.draining.is_none();
         for source in std::mem::take(&mut self.touched) {
-            let alarm = if works { self.advance_lane(&source) } else { None };
+            let steps = works && !self.stale.contains(&source);
+            let alarm = if steps { self.advance_lane(&source) } else { None };
             match self.lanes.get(&source) {
                 Some(lane) => self.board.show(&source, lane, alarm),
                 None => self.board.remove(&source),
@@ -269,13 +301,13 @@ impl Lanes {
             incarnation: self.args.incarnation,
         };
         self.running += 1;
-        let (me, source) = (self.me.clone(), source.clone());
+        let (me, source, position) = (self.me.clone(), source.clone(), execution.position());
         let ending = attempt.begin(execution, events, previous, at_once);
         self.tasks.spawn(async move {
             let _guard = Confession(me.clone());
             let end = Box::new(ending.await);
             // Whoever started the attempt may be gone; recovery has it then.
-            drop(me.send_message(ConsumerMessage::Ended { source, end }));
+            drop(me.send_message(ConsumerMessage::Ended { source, position, end }));
         });
     }
 

@@ -125,6 +125,9 @@ pub enum Precondition {
         /// The key.
         key: IdempotencyKey,
     },
+    /// The consumer is not paused: whoever opens an attempt may not know yet what a person decided. Refused as
+    /// [`Refusal::Paused`].
+    NotPaused(ConsumerId),
 }
 
 /// Finds an execution: its consumer version and the global position of its first trigger.
@@ -205,6 +208,14 @@ pub struct Control {
     /// Why it is quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine_code: Option<String>,
+}
+
+impl Control {
+    /// Says whether it keeps the consumer from starting work.
+    #[must_use]
+    pub const fn is_paused(&self) -> bool {
+        self.paused_since.is_some()
+    }
 }
 
 /// Is a declaration as it was when its version was first enabled.
@@ -334,6 +345,12 @@ pub enum Refusal {
         index: usize,
         /// What was found instead; ids and numbers only.
         found: String,
+    },
+    /// The consumer is paused, and starts nothing.
+    #[error("{consumer} is paused")]
+    Paused {
+        /// The consumer.
+        consumer: ConsumerId,
     },
     /// A parent is not in the log.
     #[error("parent {parent} is not in the log")]

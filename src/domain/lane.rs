@@ -154,6 +154,12 @@ impl Lane {
         }
     }
 
+    /// Forgets an attempt that never came to be. The lane has counted on it, and is of no use until it is made
+    /// anew.
+    pub fn forget(&mut self, position: u64) {
+        self.parts.remove(&position);
+    }
+
     /// Notes that progress was written up to `sequence`.
     pub fn passed(&mut self, sequence: u64) {
         self.written = self.written.max(sequence);

@@ -320,10 +320,12 @@ impl Execution {
     /// Returns what must hold before the next attempt opens: `previous` is the matching event before the
     /// first trigger (0 for none), needed for a first attempt only.
     fn may_open(&self, previous: u64) -> Vec<Precondition> {
+        let not_paused = Precondition::NotPaused(self.consumer.id.clone());
         if self.is_new() {
             let (consumer, source) = (self.consumer.clone(), self.source.clone());
             let sequences = self.triggers.iter().map(|t| t.sequence).collect();
             return vec![
+                not_paused,
                 Precondition::ClaimedThrough {
                     consumer: consumer.clone(),
                     source: source.clone(),
@@ -333,7 +335,7 @@ impl Execution {
             ];
         }
         let (status, attempts) = (self.state.status(), self.attempts);
-        vec![Precondition::ExecutionIs { key: self.key(), status, attempts }]
+        vec![not_paused, Precondition::ExecutionIs { key: self.key(), status, attempts }]
     }
 
     /// Opens the next attempt durably: received and started in one commit, before the runner runs.

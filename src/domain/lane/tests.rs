@@ -230,3 +230,14 @@ fn a_clock_that_is_set_back_draws_no_wait_out() {
     assert_eq!(lane.step(T0, &limits), Step::Wait(T0.plus_millis(50)));
     assert!(matches!(lane.step(T0.plus_millis(-3_600_000), &limits), Step::Claim { .. }));
 }
+
+#[test]
+fn an_attempt_that_was_kept_out_is_forgotten() {
+    let mut lane = Lane::resume(0, 0, vec![], 2);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Read { .. }));
+    lane.read(0, vec![event(1), event(2)], 2, T0);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Claim { .. }));
+    assert_eq!(lane.running(), 1);
+    lane.forget(event(1).position);
+    assert_eq!(lane.running(), 0);
+}

@@ -59,10 +59,10 @@ fn opened() -> Execution {
 fn a_first_attempt_claims_its_triggers_in_order() {
     let mut execution = Execution::fix(&frame(10), &[event(3, Privacy::Private)]);
     let commit = execution.open(&frame(10), 2);
-    assert!(matches!(&commit.preconditions[0], Precondition::ClaimedThrough { sequence: 2, .. }));
-    assert!(
-        matches!(&commit.preconditions[1], Precondition::Unclaimed { sequences, .. } if sequences == &[3])
-    );
+    let [not_paused, through, unclaimed] = &commit.preconditions[..] else { panic!("{commit:?}") };
+    assert_eq!(*not_paused, Precondition::NotPaused(execution.consumer.id.clone()));
+    assert!(matches!(through, Precondition::ClaimedThrough { sequence: 2, .. }));
+    assert!(matches!(unclaimed, Precondition::Unclaimed { sequences, .. } if sequences == &[3]));
     assert_eq!((execution.attempts, execution.state.status()), (1, ExecutionStatus::Running));
 }
 
@@ -119,7 +119,10 @@ fn a_retryable_failure_waits_until_the_policy_is_used_up() {
     assert_eq!(kinds(&commit), ["failed"]);
     assert!(matches!(&execution.state, ExecutionState::Waiting { at, .. } if at.as_millis() == 1_020));
     let again = execution.open(&frame(1_020), 0);
-    assert!(matches!(&again.preconditions[..], [Precondition::ExecutionIs { attempts: 1, .. }]));
+    assert!(matches!(
+        &again.preconditions[..],
+        [Precondition::NotPaused(_), Precondition::ExecutionIs { attempts: 1, .. }]
+    ));
     let commit = execution.fail(&frame(1_030), frame(10).now, "store", FailurePolicy::Retryable(policy));
     assert_eq!(kinds(&commit), ["failed"]);
     assert_eq!(execution.state, ExecutionState::Held { code: "store".into(), quarantined: true });

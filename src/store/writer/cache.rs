@@ -6,8 +6,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+use thoughtstream_domain::commit::Control;
 use thoughtstream_domain::hash::ChainHash;
-use thoughtstream_domain::id::{EventId, TypeRef};
+use thoughtstream_domain::id::{ConsumerId, EventId, TypeRef};
 use thoughtstream_domain::time::Timestamp;
 
 use crate::codec::be64;
@@ -78,6 +79,8 @@ pub(super) struct Cache {
     recent: VecDeque<Facts>,
     recent_ids: HashMap<EventId, u64>,
     types_defined: HashSet<TypeRef>,
+    /// Whether a consumer is paused: every attempt asks when it opens.
+    paused: HashMap<ConsumerId, bool>,
     pub(super) last: Last,
     committed: Last,
 }
@@ -143,6 +146,20 @@ impl Cache {
         match self.standings.entry((consumer, source)) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(unknown) => Ok(unknown.insert(read_standing(rows, consumer, source)?)),
+        }
+    }
+
+    /// Returns whether a consumer is paused, if that is known.
+    pub(super) fn paused(&self, consumer: &ConsumerId) -> Option<bool> {
+        self.paused.get(consumer).copied()
+    }
+
+    /// Takes a control row as it was read or just written.
+    pub(super) fn set_control(&mut self, consumer: &ConsumerId, control: Option<&Control>) {
+        let paused = control.is_some_and(Control::is_paused);
+        match self.paused.get_mut(consumer) {
+            Some(known) => *known = paused,
+            None => drop(self.paused.insert(consumer.clone(), paused)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What must hold before a commit: each check answers with what was found instead.
 
 use thoughtstream_domain::commit::{ExecutionKey, Precondition, Refusal};
-use thoughtstream_domain::id::{ConsumerKey, IdempotencyKey, SourceId, TypeName};
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, IdempotencyKey, SourceId, TypeName};
 use thoughtstream_domain::lifecycle::{AttemptKey, Execution, ExecutionStatus, Run};
 
 use super::{GroupState, Stop};
@@ -51,11 +51,26 @@ impl GroupState<'_> {
                 let found = self.find_key(rows, source, kind, key)?;
                 found.is_none().then(|| format!("no {kind} stands under the key"))
             }
+            Precondition::NotPaused(consumer) => {
+                if self.is_paused(rows, consumer)? {
+                    return Err(Refusal::Paused { consumer: consumer.clone() }.into());
+                }
+                None
+            }
         };
         match found {
             Some(found) => Err(Refusal::Precondition { index, found }.into()),
             None => Ok(()),
         }
+    }
+
+    fn is_paused(&mut self, rows: &mut Rows<'_>, consumer: &ConsumerId) -> Result<bool, RowError> {
+        if let Some(known) = self.cache.paused(consumer) {
+            return Ok(known);
+        }
+        let control = self.control(rows, consumer)?;
+        self.cache.set_control(consumer, control.as_ref());
+        Ok(control.is_some_and(|control| control.is_paused()))
     }
 
     fn attempt_open(

@@ -78,6 +78,7 @@ impl GroupState<'_> {
             }
             Row::Pass { consumer, source, sequence } => self.pass(rows, consumer, source, *sequence),
             Row::Control(consumer, control) => {
+                self.cache.set_control(consumer, Some(control));
                 rows.put(Table::Controls, consumer.as_str().as_bytes(), &to_json(control))
             }
             Row::Declaration(registered) => self.register(rows, registered),

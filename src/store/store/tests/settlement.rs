@@ -106,11 +106,11 @@ fn an_event_is_claimed_once_and_in_order() {
     let (_, mut store, notes) = with_notes(3);
     let mut second = Execution::fix(&frame(), &notes[1..2]);
     let early = one(&mut store, &second.clone().open(&frame(), 1));
-    assert!(matches!(early, Verdict::Refused(Refusal::Precondition { index: 0, .. })), "{early:?}");
+    assert!(matches!(early, Verdict::Refused(Refusal::Precondition { index: 1, .. })), "{early:?}");
     let mut batch = Execution::fix(&frame(), &notes[..2]);
     committed(&mut store, &batch.open(&frame(), 0));
     let twice = one(&mut store, &second.open(&frame(), 1));
-    assert!(matches!(twice, Verdict::Refused(Refusal::Precondition { index: 1, .. })), "{twice:?}");
+    assert!(matches!(twice, Verdict::Refused(Refusal::Precondition { index: 2, .. })), "{twice:?}");
     let mut third = Execution::fix(&frame(), &notes[2..]);
     committed(&mut store, &third.open(&frame(), 2));
 }
@@ -181,4 +181,77 @@ fn rows_of_a_person_are_compared_with_what_was_read() {
     committed(&mut store, &pause(Some(paused.clone())));
     assert_eq!(store.reader.control(&id).unwrap(), Some(paused.clone()));
     assert_eq!(store.reader.controls().unwrap(), [(id, paused)]);
+}
+
+/// Sets whether the consumer is paused.
+fn set_paused(paused: bool) -> Commit {
+    let control = Control { paused_since: paused.then(|| at(5)), ..Control::default() };
+    Commit { rows: vec![Row::Control(consumer().id, control)], ..Commit::default() }
+}
+
+/// Makes every commit that opens an attempt: a first one, one that settles at once, and a retry of `failed`.
+fn openings(notes: &[Event], failed: &Execution) -> [Commit; 3] {
+    let fixed = |note: &Event| Execution::fix(&frame(), std::slice::from_ref(note));
+    [
+        fixed(&notes[1]).open(&frame(), 1),
+        fixed(&notes[1]).settle_at_once(&frame(), 1, &REGISTRY, Vec::new()).unwrap(),
+        failed.clone().open(&frame(), 0),
+    ]
+}
+
+#[test]
+fn who_is_paused_opens_nothing_and_ends_what_is_open() {
+    let (disk, mut store, notes) = with_notes(3);
+    let mut failed = Execution::fix(&frame(), &notes[..1]);
+    committed(&mut store, &failed.open(&frame(), 0));
+    // Paused while it runs: it ends as it would have ended.
+    committed(&mut store, &set_paused(true));
+    let failure = FailurePolicy::Retryable(RetryPolicy::default());
+    committed(&mut store, &failed.fail(&frame(), at(50), "provider", failure));
+    let refused = Verdict::Refused(Refusal::Paused { consumer: consumer().id });
+    for commit in openings(&notes, &failed) {
+        assert_eq!(one(&mut store, &commit), refused);
+    }
+    // So it stays when the log is opened anew and nothing is remembered.
+    drop(store);
+    let mut store = open(&disk).unwrap();
+    for commit in openings(&notes, &failed) {
+        assert_eq!(one(&mut store, &commit), refused);
+    }
+    assert!(store.reader.open_attempts(None).unwrap().is_empty());
+    let [first, _, retry] = openings(&notes, &failed);
+    // The order within a group is the order of the log.
+    let group = [first.clone(), set_paused(false), first.clone(), set_paused(true), retry];
+    let verdicts = store.writer.apply(&group, at(60)).unwrap();
+    assert_eq!((&verdicts[0], &verdicts[4]), (&refused, &refused));
+    assert!(matches!(verdicts[2], Verdict::Committed(_)), "{:?}", verdicts[2]);
+    // One that was in before the pause is told so.
+    assert!(matches!(one(&mut store, &first), Verdict::AlreadyCommitted(_)));
+}
+
+#[test]
+fn who_was_resumed_opens_what_was_refused() {
+    for index in 0..3 {
+        let (_, mut store, notes) = with_notes(3);
+        let mut failed = Execution::fix(&frame(), &notes[..1]);
+        committed(&mut store, &failed.open(&frame(), 0));
+        let failure = FailurePolicy::Retryable(RetryPolicy::default());
+        committed(&mut store, &failed.fail(&frame(), at(50), "provider", failure));
+        committed(&mut store, &set_paused(true));
+        let opening = &openings(&notes, &failed)[index];
+        assert!(matches!(one(&mut store, opening), Verdict::Refused(Refusal::Paused { .. })));
+        committed(&mut store, &set_paused(false));
+        committed(&mut store, opening);
+    }
+}
+
+#[test]
+fn what_a_group_that_failed_said_of_a_pause_is_forgotten() {
+    let (_, mut store, notes) = with_notes(2);
+    let mut fails = || Err(std::io::Error::other("as told"));
+    let opening = Execution::fix(&frame(), &notes[..1]).open(&frame(), 0);
+    store.writer.apply_probed(&[set_paused(true)], at(50), &mut fails).unwrap_err();
+    store.writer.reopen().unwrap();
+    let paused = store.reader.control(&consumer().id).unwrap().is_some_and(|control| control.is_paused());
+    assert_eq!(matches!(one(&mut store, &opening), Verdict::Refused(Refusal::Paused { .. })), paused);
 }
