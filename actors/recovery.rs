@@ -101,9 +101,9 @@ impl Recoverer {
 
     async fn close(&self, run: Run, code: &str) -> Result<(), RecoveryError> {
         let key = ExecutionKey { consumer: run.consumer.clone(), position: run.position };
-        let reader = self.reader.clone();
-        let execution = blocking(move || reader.execution(&key)).await?;
-        let mut execution = execution.ok_or(RecoveryError::Unreadable)?;
+        let (reader, ended) = (self.reader.clone(), run.clone());
+        let found = blocking(move || Ok((reader.execution(&key)?, reader.entry(&ended)?))).await?;
+        let (Some(mut execution), entry) = found else { return Err(RecoveryError::Unreadable) };
         let frame = Frame {
             consumer: run.consumer.clone(),
             fingerprint: execution.fingerprint,
@@ -112,7 +112,9 @@ impl Recoverer {
             now: self.clock.now(),
         };
         let Policies { interrupted, retry } = (self.policy_of)(&run.consumer);
-        let commit = execution.interrupt(&frame, run.received_at, code, interrupted, retry);
+        // Whether it asked a model, and what that cost, is not known: it is charged in full.
+        let ending = entry.map_or_else(|| run.received_at.into(), |entry| entry.reservation.ending_in_full());
+        let commit = execution.interrupt(&frame, ending, code, interrupted, retry);
         self.site.pass(KillPoint::RecoveryInside).await.map_err(RecoveryError::Fault)?;
         match self.log.offer_until_known(commit).await {
             // A refusal says that the attempt is not open any more: somebody ended it first.

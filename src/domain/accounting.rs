@@ -12,7 +12,7 @@ mod admit;
 mod charge;
 mod check;
 pub mod codes;
-mod ledger;
+mod entry;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use admit::{BUDGET_EXHAUSTED, Denial};
 pub use charge::{Charge, Measured, UsageStatus};
 pub use check::{Fault, Place};
-pub use ledger::{Entry, Imagined, Ledger, Open, Reservation, Settlement, Tally};
+pub use entry::{Books, Entry, Imagined, Open, Reservation, Settlement, Tally};
 pub use window::Window;
 
 /// The most calls or tokens of one reservation or charge. No model takes or makes as much in one call; a number

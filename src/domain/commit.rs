@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::accounting::{Denial, Entry, Policy};
 use crate::content::Content;
 use crate::event::Candidate;
 use crate::hash::{ChainHash, Sha256Hash};
@@ -42,6 +43,7 @@ impl Row {
             Self::Execution(execution) => 300 + execution.triggers.len() * 120,
             Self::Document(document) => 400 + document.path.len(),
             Self::Run(_)
+            | Self::Entry(_)
             | Self::SetProgress { .. }
             | Self::Pass { .. }
             | Self::Control(..)
@@ -104,6 +106,16 @@ pub enum Precondition {
         /// Its current revision.
         revision: Option<u64>,
     },
+    /// One more reservation fits the policy, with everything that is reserved and charged by then, the earlier commits
+    /// of the same group included: reservations made at once never pass a limit together.
+    Within {
+        /// The account.
+        account: ConsumerId,
+        /// The policy.
+        policy: Arc<Policy>,
+        /// The moment at which it is reserved.
+        at: Timestamp,
+    },
     /// The control row of a consumer is as it was read.
     ControlIs(ConsumerId, Option<Control>),
     /// No event of these types stands in the source under this key: what one observation or one claim can
@@ -147,6 +159,9 @@ pub enum Row {
     Execution(Execution),
     /// Puts a run row. The writer keeps the index of open attempts.
     Run(Run),
+    /// Puts an entry of an account: a reservation beside the run row that opens its attempt, and its settlement beside
+    /// the one that ends it. The writer keeps the sums.
+    Entry(Entry),
     /// Sets progress outright: a version change, a declared replay, or the first start of `replay: now`.
     SetProgress {
         /// The consumer version.
@@ -351,6 +366,14 @@ pub enum Refusal {
     Paused {
         /// The consumer.
         consumer: ConsumerId,
+    },
+    /// A reservation does not fit its account's limits.
+    #[error("the budget is exhausted: {denial}")]
+    OverBudget {
+        /// Which precondition says so, from 0.
+        index: usize,
+        /// Which limit, and when one reservation fits.
+        denial: Denial,
     },
     /// A parent is not in the log.
     #[error("parent {parent} is not in the log")]

@@ -4,10 +4,12 @@
 //! is received. An *attempt* (a *run*) ends in exactly one terminal event. Every function here answers with a
 //! [`Commit`] whose preconditions make the loser of a race learn that it lost.
 
+mod admission;
 mod attempt;
 
 use serde::{Deserialize, Serialize};
 
+pub use admission::{Admission, Ending};
 pub use attempt::{AttemptKey, Run, RunState};
 
 use crate::commit::{Commit, ExecutionKey, Precondition, Row};
@@ -299,8 +301,8 @@ impl Execution {
         }
     }
 
-    /// Returns the events that open the next attempt, having counted it.
-    fn open_next(&mut self, frame: &Frame) -> Vec<Candidate> {
+    /// Returns the event that begins the next attempt, having counted it.
+    fn receive(&mut self, frame: &Frame) -> Candidate {
         self.attempts += 1;
         self.state = ExecutionState::Running;
         self.since = frame.now;
@@ -310,11 +312,14 @@ impl Execution {
             .map(|t| TriggerName { id: t.id, source: self.source.clone(), sequence: t.sequence })
             .collect();
         let received = RunReceived { stamp: self.stamp(), triggers };
-        let started = RunStarted { stamp: self.stamp() };
-        vec![
-            received.candidate(self.envelope("received", ActorKind::Agent)),
-            started.candidate(self.envelope("started", ActorKind::Agent)),
-        ]
+        received.candidate(self.envelope("received", ActorKind::Agent))
+    }
+
+    /// Returns the events that open the next attempt, having counted it.
+    fn open_next(&mut self, frame: &Frame) -> Vec<Candidate> {
+        let received = self.receive(frame);
+        let started = RunStarted { stamp: self.stamp(), reservation: None };
+        vec![received, started.candidate(self.envelope("started", ActorKind::Agent))]
     }
 
     /// Returns what must hold before the next attempt opens: `previous` is the matching event before the
@@ -382,13 +387,13 @@ impl Execution {
     pub fn complete(
         &mut self,
         frame: &Frame,
-        received_at: Timestamp,
+        ending: impl Into<Ending>,
         registry: &crate::registry::Registry,
         outputs: Vec<Output>,
     ) -> Result<Commit, crate::registry::DoorError> {
         let mut appends = self.outputs(registry, outputs)?;
         let preconditions = vec![Precondition::AttemptOpen(self.attempt_key())];
-        let rows = self.close_completed(frame, received_at, &mut appends);
+        let rows = self.close_completed(frame, ending.into(), &mut appends);
         Ok(Commit { preconditions, appends, rows })
     }
 
@@ -407,25 +412,28 @@ impl Execution {
         let preconditions = next.may_open(previous);
         let mut appends = next.open_next(frame);
         let mut settled = next.outputs(registry, outputs)?;
-        let rows = next.close_completed(frame, frame.now, &mut settled);
+        let rows = next.close_completed(frame, frame.now.into(), &mut settled);
         appends.append(&mut settled);
         *self = next;
         Ok(Commit { preconditions, appends, rows })
     }
 
-    fn close_completed(
-        &mut self,
-        frame: &Frame,
-        received_at: Timestamp,
-        appends: &mut Vec<Candidate>,
-    ) -> Vec<Row> {
+    fn close_completed(&mut self, frame: &Frame, ending: Ending, appends: &mut Vec<Candidate>) -> Vec<Row> {
         let outputs: Vec<EventId> = appends.iter().map(Candidate::id).collect();
-        let completed = RunCompleted { stamp: self.stamp(), outputs: outputs.clone() };
+        let charge = ending.charge();
+        let completed = RunCompleted { stamp: self.stamp(), outputs: outputs.clone(), charge };
         appends.push(completed.candidate(self.envelope("completed", ActorKind::Agent)));
         self.state = ExecutionState::Closed { how: Closure::Completed };
         self.since = frame.now;
-        let run = self.run(frame, RunState::Completed { outputs }, received_at);
-        vec![Row::Execution(self.clone()), Row::Run(run)]
+        self.end(frame, RunState::Completed { outputs }, ending)
+    }
+
+    /// Returns the rows that end the current attempt.
+    fn end(&self, frame: &Frame, state: RunState, ending: Ending) -> Vec<Row> {
+        let run = self.run(frame, state, ending.received_at());
+        let mut rows = vec![Row::Execution(self.clone()), Row::Run(run)];
+        rows.extend(ending.row(frame.now));
+        rows
     }
 
     /// Ends the open attempt as failed. `retryable` failures follow the retry policy; others are final and
@@ -434,10 +442,11 @@ impl Execution {
     pub fn fail(
         &mut self,
         frame: &Frame,
-        received_at: Timestamp,
+        ending: impl Into<Ending>,
         code: &str,
         policy: FailurePolicy,
     ) -> Commit {
+        let ending = ending.into();
         let preconditions = vec![Precondition::AttemptOpen(self.attempt_key())];
         let (next, state) = match policy {
             FailurePolicy::Final => (Next::Advance, ExecutionState::Closed { how: Closure::Failed }),
@@ -446,12 +455,12 @@ impl Execution {
                 after_failure(retry.after(self.failures, frame.now), code, Closure::Failed)
             }
         };
-        let failed = RunFailed { stamp: self.stamp(), code: code.to_owned(), next };
+        let failed = RunFailed { stamp: self.stamp(), code: code.to_owned(), next, charge: ending.charge() };
         let appends = vec![failed.candidate(self.envelope("failed", ActorKind::Agent))];
         self.state = state;
         self.since = frame.now;
-        let run = self.run(frame, RunState::Failed { code: code.to_owned() }, received_at);
-        Commit { preconditions, appends, rows: vec![Row::Execution(self.clone()), Row::Run(run)] }
+        let rows = self.end(frame, RunState::Failed { code: code.to_owned() }, ending);
+        Commit { preconditions, appends, rows }
     }
 
     /// Ends an attempt that was found open without anyone running it.
@@ -459,11 +468,12 @@ impl Execution {
     pub fn interrupt(
         &mut self,
         frame: &Frame,
-        received_at: Timestamp,
+        ending: impl Into<Ending>,
         code: &str,
         interrupted: Interrupted,
         retry: RetryPolicy,
     ) -> Commit {
+        let ending = ending.into();
         let preconditions = vec![Precondition::AttemptOpen(self.attempt_key())];
         let (next, state) = match interrupted.then {
             InterruptedThen::Retry => {
@@ -475,15 +485,15 @@ impl Execution {
             }
             InterruptedThen::Advance => (Next::Advance, ExecutionState::Closed { how: Closure::Abandoned }),
         };
-        let (stamp, code) = (self.stamp(), code.to_owned());
+        let (stamp, code, charge) = (self.stamp(), code.to_owned(), ending.charge());
         let (candidate, run_state) = match interrupted.record {
             InterruptedRecord::StatusUnknown => {
-                let payload = RunStatusUnknown { stamp, code: code.clone(), next };
+                let payload = RunStatusUnknown { stamp, code: code.clone(), next, charge };
                 let candidate = payload.candidate(self.envelope("status-unknown", ActorKind::System));
                 (candidate, RunState::StatusUnknown { code })
             }
             InterruptedRecord::Abandoned => {
-                let payload = RunAbandoned { stamp, code: code.clone(), next };
+                let payload = RunAbandoned { stamp, code: code.clone(), next, charge };
                 (
                     payload.candidate(self.envelope("abandoned", ActorKind::System)),
                     RunState::Abandoned { code },
@@ -492,12 +502,8 @@ impl Execution {
         };
         self.state = state;
         self.since = frame.now;
-        let run = self.run(frame, run_state, received_at);
-        Commit {
-            preconditions,
-            appends: vec![candidate],
-            rows: vec![Row::Execution(self.clone()), Row::Run(run)],
-        }
+        let rows = self.end(frame, run_state, ending);
+        Commit { preconditions, appends: vec![candidate], rows }
     }
 
     /// Passes a waiting or held execution at a person's word; `key` makes the act recognisable.

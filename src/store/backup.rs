@@ -23,7 +23,7 @@ use crate::overlay::Overlay;
 use crate::reader::{PAGE_ROWS_MAX, Reader};
 use crate::rows::{RowError, unless_panicking};
 use crate::store::{
-    CreateError, FillError, OpenError, Options, check_magic, damaged_rows, database_error, make,
+    CreateError, FillError, OpenError, Options, add_tables, check_magic, damaged_rows, database_error, make,
     open_backend, read_meta, write_meta,
 };
 use crate::tables::Table;
@@ -136,10 +136,18 @@ pub fn open_backup(path: &Path) -> Result<Reader, OpenError> {
     let opened = unless_panicking(|| {
         let database = open_backend(overlay, CACHE_BYTES).map_err(|error| database_error(path, error))?;
         let meta = read_meta(&database, path)?;
+        complete(&database).map_err(|error| damaged_rows(path, error))?;
         Reader::of(database, meta.mark).map_err(|error| damaged_rows(path, error))
     });
     let what = || "reading it made redb panic".to_owned();
     opened.unwrap_or_else(|| Err(OpenError::Damaged { path: path.to_owned(), what: what() }))
+}
+
+/// Lets a copy of an earlier version's log be read like one of today; of the file itself nothing changes.
+fn complete(database: &Database) -> Result<(), RowError> {
+    let tx = database.begin_write().map_err(RowError::storage)?;
+    add_tables(&tx)?;
+    tx.commit().map_err(RowError::storage)
 }
 
 /// A lone file that does not begin as a log may be anything; inside a store it would be damage.

@@ -12,12 +12,14 @@ use redb::ReadableTable;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
+use thoughtstream_domain::accounting::Entry;
 use thoughtstream_domain::commit::{Control, Document, Registered};
 use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId, TypeRef};
 use thoughtstream_domain::lifecycle::{Execution, Run};
 
+use crate::account::read_entry;
 use crate::codec::{be32, be64};
 use crate::execution::{read_execution, read_run};
 use crate::reader::{Reader, View};
@@ -51,6 +53,8 @@ enum Line {
     Execution { row: Execution },
     /// A run.
     Run { row: Run },
+    /// An entry of an account.
+    Entry { row: Entry },
     /// A consumer's progress on a source.
     Progress { consumer: ConsumerKey, source: SourceId, sequence: u64 },
     /// A claim above progress.
@@ -219,6 +223,10 @@ fn row_lines(view: &View<'_>) -> Result<Vec<Line>, RowError> {
     })?;
     each(view, Table::Runs, |_, value| {
         lines.push(Line::Run { row: read_run(value).at(Table::Runs, "row")? });
+        Ok(())
+    })?;
+    each(view, Table::Entries, |_, value| {
+        lines.push(Line::Entry { row: read_entry(value).at(Table::Entries, "row")? });
         Ok(())
     })?;
     let lane = |key: &[u8]| {

@@ -3,6 +3,7 @@
 //! Synchronous, and the only crate that knows redb. It remembers and checks; it decides nothing. The service's
 //! one [`Writer`] takes groups of commits; every other part holds a [`Reader`].
 
+mod account;
 pub mod backup;
 mod codec;
 pub mod disk;
@@ -23,7 +24,7 @@ pub mod verify;
 mod writer;
 
 pub use journal::JournalError;
-pub use reader::{Claim, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader, SourceHead};
+pub use reader::{AccountState, Claim, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader, SourceHead};
 pub use rows::RowError;
 pub use store::{CreateError, FORMAT, OpenError, Options, Presence, Store, create_on};
 pub use writer::{

@@ -11,6 +11,7 @@ use thoughtstream_domain::hash::ChainHash;
 use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus, Run};
 use thoughtstream_domain::payload::file::FileRemoved;
 
+use crate::account::{AddUp, read_entry};
 use crate::execution::{read_execution, read_run};
 use crate::names::{NameKind, Names};
 use crate::record::{self, Stored};
@@ -19,7 +20,7 @@ use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id}
 use crate::writer::{Head, from_json, to_json};
 
 /// The tables that [`rebuild`] empties and fills.
-pub(crate) const PROJECTIONS: [Table; 11] = [
+pub(crate) const PROJECTIONS: [Table; 13] = [
     Table::Sequences,
     Table::Keys,
     Table::Ids,
@@ -31,6 +32,8 @@ pub(crate) const PROJECTIONS: [Table; 11] = [
     Table::RunIds,
     Table::Documents,
     Table::Paths,
+    Table::Tallies,
+    Table::Leases,
 ];
 
 /// Takes rows of projections.
@@ -193,7 +196,14 @@ pub(crate) fn rebuild(tx: &WriteTransaction, names: &Names) -> Result<(), RowErr
         let run = read_run(value.value()).map_err(|_| RowError::damaged(Table::Runs, "row"))?;
         put_run(&mut to, key.value(), &run)?;
     }
-    Ok(())
+    let entries = tx.open_table(Table::Entries.definition()).map_err(RowError::storage)?;
+    let mut sums = AddUp::default();
+    for row in entries.iter().map_err(RowError::storage)? {
+        let (_, value) = row.map_err(RowError::storage)?;
+        let entry = read_entry(value.value()).map_err(|_| RowError::damaged(Table::Entries, "row"))?;
+        sums.follow(&mut to, &entry)?;
+    }
+    sums.finish(&mut to)
 }
 
 /// Writes each document as its last version has it.

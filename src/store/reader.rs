@@ -3,9 +3,11 @@
 //! Every call opens a short read transaction, copies what it answers and closes it, because an open one keeps
 //! redb from reusing pages. Whatever may be long is answered in pages with a bound the caller names.
 
+mod accounts;
 mod documents;
 mod runs;
 
+pub use accounts::AccountState;
 pub use runs::Claim;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@
 use redb::{ReadableTable, WriteTransaction};
 use thiserror::Error;
 
+use crate::account::{Go, Look, Take};
 use crate::codec::{Cursor, Malformed};
 use crate::journal::Frame;
 use crate::projection::Put;
@@ -181,6 +182,18 @@ impl<'t> Rows<'t> {
                 self.put_unjournaled(table, key, cursor.bytes()?)?;
             } else {
                 self.table(table)?.remove(key).map_err(RowError::storage)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Look for Rows<'_> {
+    fn each(&mut self, table: Table, from: &[u8], to: &[u8], take: Take<'_>) -> Result<(), RowError> {
+        for row in self.table(table)?.range(from..to).map_err(RowError::storage)? {
+            let (key, value) = row.map_err(RowError::storage)?;
+            if take(key.value(), value.value())? == Go::Stop {
+                break;
             }
         }
         Ok(())

@@ -26,7 +26,9 @@ pub use error::{CreateError, OpenError};
 pub(crate) use error::{damaged_rows, database_error};
 pub use make::create_on;
 pub(crate) use make::{FillError, make, write_meta};
-pub(crate) use open::{APPLIED, check_magic, encode_mark, load_names, open_backend, read_meta, reopen};
+pub(crate) use open::{
+    APPLIED, add_tables, check_magic, encode_mark, load_names, open_backend, read_meta, reopen,
+};
 
 /// The version of the whole stored form: tables, keys, records, journal.
 pub const FORMAT: u16 = 1;

@@ -57,11 +57,17 @@ pub(crate) enum Table {
     Paths = 22,
     /// SHA-256 → content.
     Blobs = 23,
+    /// account, 0, time, run id → what its attempt reserved and was charged.
+    Entries = 24,
+    /// account, 0, level, start of a span of time → sums over the entries of that time.
+    Tallies = 25,
+    /// account, 0, time, run id → nothing, for entries that are not settled.
+    Leases = 26,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Meta,
         Self::Events,
         Self::Sequences,
@@ -86,6 +92,9 @@ impl Table {
         Self::Versions,
         Self::Paths,
         Self::Blobs,
+        Self::Entries,
+        Self::Tallies,
+        Self::Leases,
     ];
 
     /// How many tables there are.
@@ -123,6 +132,9 @@ impl Table {
             Self::Versions => "versions",
             Self::Paths => "paths",
             Self::Blobs => "blobs",
+            Self::Entries => "entries",
+            Self::Tallies => "tallies",
+            Self::Leases => "leases",
         }
     }
 

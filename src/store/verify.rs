@@ -8,6 +8,7 @@
 //! Events are walked in pages of short transactions, so that a long check pins nothing; rows that change are
 //! checked in one transaction at the end, together with the events that came in between.
 
+mod accounts;
 mod documents;
 mod events;
 mod progress;
@@ -124,6 +125,8 @@ pub enum FindingKind {
     DoubleCompletion,
     /// Progress is not where the closed events say.
     Progress,
+    /// An entry of an account and its attempt or its events disagree, or sums and entries do.
+    Account,
     /// A document row or version is wrong.
     Document,
     /// Stored content does not have the hash it is stored under, or is missing.
@@ -258,5 +261,6 @@ fn check_rows(
     let runs = runs::check(view, walk, findings)?;
     progress::check(view, matches, findings)?;
     documents::check(view, findings)?;
+    accounts::check(view, walk, findings)?;
     Ok(runs)
 }

@@ -5,6 +5,7 @@
 //! redb follows without a sync of its own and catches up at the next checkpoint. The writer belongs to one
 //! thread; it decides nothing about when to run or what to do when it fails.
 
+mod account;
 mod append;
 mod cache;
 mod document;
@@ -455,6 +456,7 @@ pub fn weigh(commit: &Commit) -> usize {
         Row::Declaration(registered) => ROW_BYTES + registered.canonical.len(),
         Row::Execution(execution) => ROW_BYTES + 48 * execution.triggers.len(),
         Row::Run(_)
+        | Row::Entry(_)
         | Row::SetProgress { .. }
         | Row::Pass { .. }
         | Row::Control(..)
@@ -533,7 +535,7 @@ impl GroupState<'_> {
         let planned = self.plan(rows, commit)?;
         for (index, row) in commit.rows.iter().enumerate() {
             row::check_recorded(commit, index, row)?;
-            self.check_row(rows, index, row)?;
+            self.check_row(rows, commit, index, row)?;
         }
         Ok(planned)
     }

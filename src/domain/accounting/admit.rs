@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dimension, Ledger, Limit, Open, Policy, Reservation, Sums, Window};
-use crate::id::{ConsumerKey, RunId};
+use super::{Books, Dimension, Limit, Open, Policy, Sums, Window};
 use crate::time::Timestamp;
 
 /// The code of an attempt that was blocked because its reservation did not fit.
@@ -15,7 +14,7 @@ const AHEAD_MS_MAX: i64 = 400 * 24 * 60 * 60 * 1000;
 
 /// Says why a reservation does not fit, and when one will: the earliest moment at which it fits all limits if nothing
 /// else is reserved until then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Denial {
     /// The limit that frees up last.
@@ -43,25 +42,23 @@ impl std::fmt::Display for Denial {
 }
 
 impl Policy {
-    /// Returns the reservation of an attempt that starts now.
+    /// Returns until when a reservation made at a moment may be settled.
     #[must_use]
-    pub fn reservation(&self, consumer: &ConsumerKey, run: RunId, at: Timestamp) -> Reservation {
-        let lease = i64::try_from(self.lease_ms).unwrap_or(i64::MAX);
-        let lease_until = at.plus_millis(lease);
-        Reservation { consumer: consumer.clone(), run, at, lease_until, estimate: self.reserve }
+    pub fn lease_until(&self, at: Timestamp) -> Timestamp {
+        at.plus_millis(i64::try_from(self.lease_ms).unwrap_or(i64::MAX))
     }
 
     /// Says whether one reservation fits now; `Some` says why not and when it will.
     ///
     /// # Errors
-    /// The ledger's.
-    pub fn deny<L: Ledger>(&self, ledger: &mut L, now: Timestamp) -> Result<Option<Denial>, L::Error> {
-        let open = ledger.open()?;
+    /// What keeps the account from being read.
+    pub fn deny<L: Books>(&self, books: &mut L, now: Timestamp) -> Result<Option<Denial>, L::Error> {
+        let open = books.open()?;
         let mut denial: Option<Denial> = None;
         for limit in &self.limits {
-            let used = used(ledger, &open, limit.window, now)?;
+            let used = used(books, &open, limit.window, now)?;
             let Some(dimension) = self.over(limit, &used) else { continue };
-            let retry_at = self.fits_at(ledger, &open, limit, now)?;
+            let retry_at = self.fits_at(books, &open, limit, now)?;
             if denial.is_none_or(|denial| denial.retry_at < retry_at) {
                 let asked = self.reserve.get(dimension).unwrap_or(0);
                 let most = limit.most.get(dimension).unwrap_or(0);
@@ -82,15 +79,15 @@ impl Policy {
 
     /// Returns the first moment after `now` at which one more reservation passes the limit no longer. What is used
     /// only falls as time goes on and nothing is added, so that halving finds it.
-    fn fits_at<L: Ledger>(
+    fn fits_at<L: Books>(
         &self,
-        ledger: &mut L,
+        books: &mut L,
         open: &[Open],
         limit: &Limit,
         now: Timestamp,
     ) -> Result<Timestamp, L::Error> {
         let mut fits = |ahead: i64| {
-            let used = used(ledger, open, limit.window, now.plus_millis(ahead))?;
+            let used = used(books, open, limit.window, now.plus_millis(ahead))?;
             Ok::<bool, L::Error>(self.over(limit, &used).is_none())
         };
         let (mut full, mut free) = (0, 1);
@@ -108,9 +105,9 @@ impl Policy {
 
 /// Returns what counts in a window at a moment: everything reserved since it began, and what was reserved before and
 /// may still be answered.
-fn used<L: Ledger>(ledger: &mut L, open: &[Open], window: Window, at: Timestamp) -> Result<Sums, L::Error> {
+fn used<L: Books>(books: &mut L, open: &[Open], window: Window, at: Timestamp) -> Result<Sums, L::Error> {
     let start = window.start(at);
     let carried = open.iter().filter(|open| open.at < start && at < open.lease_until);
     let carried = carried.fold(Sums::default(), |sums, open| sums.plus(open.estimate.into()));
-    Ok(ledger.since(start)?.used().plus(carried))
+    Ok(books.since(start)?.used().plus(carried))
 }

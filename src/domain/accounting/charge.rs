@@ -58,6 +58,17 @@ impl UsageStatus {
 }
 
 impl Charge {
+    /// Puts together what was kept apart; [`contradicts`](Self::contradicts) says whether it can be.
+    #[must_use]
+    pub fn new(amounts: Amounts, reported: BTreeSet<Dimension>, estimated: BTreeSet<Dimension>) -> Self {
+        let status = match (reported.is_empty(), estimated.is_empty()) {
+            (_, true) => UsageStatus::Reported,
+            (true, false) => UsageStatus::Estimated,
+            (false, false) => UsageStatus::Partial,
+        };
+        Self { amounts, status, reported, estimated }
+    }
+
     /// Charges the full estimate: nothing was measured, or the answer was lost.
     #[must_use]
     pub fn estimate(estimate: &Amounts) -> Self {
@@ -71,22 +82,17 @@ impl Charge {
     /// was used: it is charged as an estimate, at the largest amount a call can have, and so never as too little.
     #[must_use]
     pub fn measured(estimate: &Amounts, measured: &Measured) -> Self {
-        let mut charge = Self {
-            amounts: *estimate,
-            status: UsageStatus::Estimated,
-            reported: BTreeSet::new(),
-            estimated: BTreeSet::new(),
-        };
-        let amounts = &mut charge.amounts;
+        let (mut reported, mut estimated) = (BTreeSet::new(), BTreeSet::new());
+        let mut amounts = *estimate;
         let mut judge = |dimension: Dimension, amount: &mut u64, said: Option<u64>, may_be_zero: bool| {
             let most = dimension.most_at_once();
             let said = said.filter(|said| *said > 0 || may_be_zero);
             if let Some(said) = said.filter(|said| *said <= most) {
                 *amount = said;
-                charge.reported.insert(dimension);
+                reported.insert(dimension);
             } else {
                 *amount = said.map_or(*amount, |_| most.max(*amount));
-                charge.estimated.insert(dimension);
+                estimated.insert(dimension);
             }
         };
         judge(Dimension::InputTokens, &mut amounts.input_tokens, measured.input_tokens, false);
@@ -95,16 +101,7 @@ impl Charge {
         if let Some(cost) = &mut amounts.cost_microusd {
             judge(Dimension::CostMicrousd, cost, measured.cost_microusd, false);
         }
-        charge.status = charge.status_of_dimensions();
-        charge
-    }
-
-    fn status_of_dimensions(&self) -> UsageStatus {
-        match (self.reported.is_empty(), self.estimated.is_empty()) {
-            (_, true) => UsageStatus::Reported,
-            (true, false) => UsageStatus::Estimated,
-            (false, false) => UsageStatus::Partial,
-        }
+        Self::new(amounts, reported, estimated)
     }
 
     /// Says why this cannot be the charge of a reservation; `None` if it can.
@@ -132,7 +129,8 @@ impl Charge {
                 return Some(format!("{charged} {dimension} are more than one call can have"));
             }
         }
-        (self.status != self.status_of_dimensions()).then(|| "the status does not follow".to_owned())
+        let status = Self::new(self.amounts, self.reported.clone(), self.estimated.clone()).status;
+        (self.status != status).then(|| format!("the status follows as {}", status.as_str()))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Default)]
 struct Rows(Vec<Entry>);
 
-impl Ledger for Rows {
+impl Books for Rows {
     type Error = Infallible;
 
     fn since(&mut self, from: Timestamp) -> Result<Tally, Infallible> {
@@ -41,7 +41,15 @@ fn calls(window: Window, most: u64) -> Limit {
 
 fn entry(policy: &Policy, ms: i64, charge: Option<u64>) -> Entry {
     let consumer = ConsumerKey::parse("asks@1").unwrap();
-    let reservation = policy.reservation(&consumer, RunId::from_bytes([1; 20]), at(ms));
+    let reservation = Reservation {
+        consumer,
+        position: 1,
+        attempt: 1,
+        run: RunId::from_bytes([1; 20]),
+        at: at(ms),
+        lease_until: policy.lease_until(at(ms)),
+        estimate: policy.reserve,
+    };
     let settlement = charge.map(|tokens| Settlement {
         at: at(ms),
         charge: reservation.charge(&Measured {

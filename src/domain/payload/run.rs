@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::TypedPayload;
+use crate::accounting::{Amounts, Charge, Denial};
 use crate::hash::Sha256Hash;
 use crate::id::{ConsumerKey, EventId, ExecutionId, RunId, SourceId};
 use crate::registry::Writer;
@@ -58,6 +59,16 @@ pub enum Next {
     Advance,
 }
 
+/// Says what a model run may spend, as it was reserved before it started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Reserved {
+    /// The conservative estimate.
+    pub estimate: Amounts,
+    /// Until when it may be settled.
+    pub lease_until: Timestamp,
+}
+
 macro_rules! run_payload {
     ($(#[$doc:meta])* $name:ident, $type:literal, $writer:expr, $promoted:expr, { $($(#[$m:meta])* $field:ident : $ty:ty),* $(,)? }) => {
         $(#[$doc])*
@@ -90,13 +101,20 @@ run_payload!(
 );
 run_payload!(
     /// Says that the runner may now run.
-    RunStarted, "stream.thought.run.started", Writer::Settlement, &[], {}
+    RunStarted, "stream.thought.run.started", Writer::Settlement, &[], {
+        /// What was reserved for it in the same commit, if it asks a model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reservation: Option<Reserved>,
+    }
 );
 run_payload!(
     /// Says that outputs, evidence, row and progress settled together.
     RunCompleted, "stream.thought.run.completed", Writer::Settlement, &[], {
         /// The outputs, in order.
         outputs: Vec<EventId>,
+        /// What its reservation was charged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        charge: Option<Charge>,
     }
 );
 run_payload!(
@@ -107,6 +125,9 @@ run_payload!(
         code: String,
         /// What follows.
         next: Next,
+        /// What its reservation was charged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        charge: Option<Charge>,
     }
 );
 run_payload!(
@@ -117,6 +138,9 @@ run_payload!(
         code: String,
         /// What follows.
         next: Next,
+        /// Which limit denied it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        denial: Option<Denial>,
     }
 );
 run_payload!(
@@ -127,6 +151,9 @@ run_payload!(
         code: String,
         /// What follows.
         next: Next,
+        /// What its reservation was charged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        charge: Option<Charge>,
     }
 );
 run_payload!(
@@ -137,5 +164,8 @@ run_payload!(
         code: String,
         /// What follows.
         next: Next,
+        /// What its reservation was charged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        charge: Option<Charge>,
     }
 );

@@ -28,7 +28,7 @@ const PAGE_EVENTS: u64 = 256;
 const PAGES_PER_SYNC: u64 = 64;
 
 /// Tables that are copied row by row at the end.
-const ROWS: [Table; 11] = [
+const ROWS: [Table; 14] = [
     Table::Names,
     Table::Numbers,
     Table::Progress,
@@ -40,6 +40,9 @@ const ROWS: [Table; 11] = [
     Table::Paths,
     Table::Versions,
     Table::Blobs,
+    Table::Entries,
+    Table::Tallies,
+    Table::Leases,
 ];
 
 #[derive(Debug, Error)]

@@ -8,6 +8,7 @@ use redb::{Database, Durability, WriteTransaction};
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
+use thoughtstream_domain::accounting::Entry;
 use thoughtstream_domain::canonical;
 use thoughtstream_domain::commit::Document;
 use thoughtstream_domain::content::Content;
@@ -18,6 +19,7 @@ use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::time::Timestamp;
 
 use super::{EXPORT_VERSION, EventLine, Line, Sha256};
+use crate::account::{AddUp, entry_key, write_entry};
 use crate::backup::begin_anew;
 use crate::disk::{Backend, Disk, RealDisk};
 use crate::execution::{write_execution, write_run};
@@ -147,6 +149,9 @@ struct Importer<'a> {
     database: &'a Database,
     numbers: Numbers,
     heads: Heads,
+    sums: AddUp,
+    /// The key of the last entry: entries come in order, or their sums would not.
+    last_entry: Vec<u8>,
     hash: Sha256,
     line: u64,
     events: u64,
@@ -176,6 +181,8 @@ impl<'a> Importer<'a> {
             database,
             numbers: Numbers::default(),
             heads: Heads::default(),
+            sums: AddUp::default(),
+            last_entry: Vec::new(),
             hash: Sha256::default(),
             line: 0,
             events: 0,
@@ -246,6 +253,7 @@ impl<'a> Importer<'a> {
         if let Line::End { events, lines, sha256 } = line {
             self.ended = true;
             self.heads.put(to)?;
+            self.sums.finish(to)?;
             let same =
                 events == self.events && lines == self.line - 1 && sha256 == self.hash.clone().finish();
             return if same { Ok(()) } else { Err(refused("counts or hash differ from what came before")) };
@@ -306,6 +314,7 @@ impl<'a> Importer<'a> {
                 to.put(Table::Runs, &key, &write_run(&row))?;
                 projection::put_run(to, &key, &row)?;
             }
+            Line::Entry { row } => self.entry(to, &row)?,
             Line::Progress { consumer, source, sequence } => {
                 let (consumer, source) = (self.consumer(to, &consumer)?, self.source(to, &source)?);
                 to.put(Table::Progress, &key!(consumer, source), &sequence.to_be_bytes())?;
@@ -328,6 +337,20 @@ impl<'a> Importer<'a> {
             Line::End { .. } => return Err(refused("the end line is taken elsewhere")),
         }
         Ok(())
+    }
+
+    fn entry(&mut self, to: &mut Tables<'_>, row: &Entry) -> Result<(), Refused> {
+        let reservation = &row.reservation;
+        let key = entry_key(reservation.account(), reservation.at, &reservation.run);
+        if self.last_entry[..] >= key[..] {
+            return Err(refused("the entries of accounts come in order, each once"));
+        }
+        if let Some(impossible) = row.is_impossible() {
+            return Err(refused(impossible));
+        }
+        self.last_entry = key.to_vec();
+        to.put(Table::Entries, &key, &write_entry(row))?;
+        Ok(self.sums.follow(to, row)?)
     }
 
     fn consumer(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableHandle as _};
 
 use super::error::{OpenError, damaged_rows, database_error};
 use super::{FORMAT, FORMAT_FILE, FORMAT_TITLE, LOG, LOG_UNFINISHED, Options, Presence, Shared, look_on};
@@ -198,6 +198,7 @@ fn carry(
 ) -> Result<(), ReplayError> {
     let mut tx = database.begin_write().map_err(RowError::storage)?;
     tx.set_quick_repair(true);
+    add_tables(&tx)?;
     let mut frame = Frame::new();
     let mut rows = Rows::new(&tx, &mut frame);
     for body in bodies {
@@ -207,6 +208,16 @@ fn carry(
     rows.put_unjournaled(Table::Meta, APPLIED, &encode_mark(journal.end()))?;
     drop(rows);
     tx.commit().map_err(RowError::storage)?;
+    Ok(())
+}
+
+/// Adds the tables that a log of an earlier version of this program lacks.
+pub(crate) fn add_tables(tx: &redb::WriteTransaction) -> Result<(), RowError> {
+    let there: Vec<String> =
+        tx.list_tables().map_err(RowError::storage)?.map(|table| table.name().to_owned()).collect();
+    for table in Table::ALL.into_iter().filter(|table| !there.iter().any(|name| name == table.name())) {
+        tx.open_table(table.definition()).map_err(RowError::storage)?;
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! What the whole store promises, on simulated disks and in real directories.
 
+mod accounts;
 mod copies;
 mod crash;
 mod events;

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use redb::{ReadableTable, ReadableTableMetadata};
+use thoughtstream_domain::accounting::Charge;
 use thoughtstream_domain::event::Payload;
 use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
 use thoughtstream_domain::id::{EventId, RunId, SourceId};
 use thoughtstream_domain::payload::TypedPayload;
-use thoughtstream_domain::payload::run::RunStamp;
+use thoughtstream_domain::payload::run::{Reserved, RunStamp};
 use thoughtstream_domain::payload::system::Redacted;
 use thoughtstream_domain::time::Timestamp;
 
@@ -38,6 +39,15 @@ pub(super) struct Walk {
     /// The first eight bytes of each run id, once for each event of that kind; sorted when all are there.
     pub(super) received: Vec<u64>,
     pub(super) ended: Vec<(u64, u8)>,
+    /// What events say about reservations: each run's estimate and charge, by the same bytes of its id.
+    pub(super) reserved: BTreeMap<u64, Spending>,
+}
+
+/// What the events of one run say that it may spend and was charged.
+#[derive(Default)]
+pub(super) struct Spending {
+    pub(super) reserved: Vec<Reserved>,
+    pub(super) charged: Vec<Charge>,
 }
 
 /// The tables the walk looks into.
@@ -89,6 +99,7 @@ impl Walk {
             since,
             received: Vec::new(),
             ended: Vec::new(),
+            reserved: BTreeMap::new(),
         }
     }
 
@@ -278,6 +289,8 @@ impl Walk {
         #[derive(serde::Deserialize)]
         struct Stamped {
             stamp: RunStamp,
+            reservation: Option<Reserved>,
+            charge: Option<Charge>,
         }
         let event = &stored.event;
         if event.kind.name.as_str() == Redacted::NAME {
@@ -286,13 +299,18 @@ impl Walk {
         }
         let Some(what) = event.kind.name.as_str().strip_prefix("stream.thought.run.") else { return };
         let Payload::Present(content) = &event.payload else { return };
-        let Ok(Stamped { stamp }) = serde_json::from_slice(content.reveal()) else {
+        let Ok(Stamped { stamp, reservation, charge }) = serde_json::from_slice(content.reveal()) else {
             findings.add(FindingKind::Run, place, "the lifecycle payload cannot be read");
             return;
         };
         let digest = run_digest(&stamp.run);
         if what == "received" {
             self.received.push(digest);
+        }
+        if reservation.is_some() || charge.is_some() {
+            let spending = self.reserved.entry(digest).or_default();
+            spending.reserved.extend(reservation);
+            spending.charged.extend(charge);
         }
         let code = TERMINALS.iter().position(|terminal| *terminal == what);
         self.ended.extend(code.and_then(|code| u8::try_from(code).ok()).map(|code| (digest, code)));

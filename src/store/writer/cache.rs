@@ -81,6 +81,8 @@ pub(super) struct Cache {
     types_defined: HashSet<TypeRef>,
     /// Whether a consumer is paused: every attempt asks when it opens.
     paused: HashMap<ConsumerId, bool>,
+    /// Whether an account has an entry: most consumers never have one, and need not be asked about it again.
+    accounts: HashMap<ConsumerId, bool>,
     pub(super) last: Last,
     committed: Last,
 }
@@ -160,6 +162,28 @@ impl Cache {
         match self.paused.get_mut(consumer) {
             Some(known) => *known = paused,
             None => drop(self.paused.insert(consumer.clone(), paused)),
+        }
+    }
+
+    /// Says whether an account has an entry.
+    pub(super) fn has_account(
+        &mut self,
+        rows: &mut Rows<'_>,
+        account: &ConsumerId,
+    ) -> Result<bool, RowError> {
+        if let Some(known) = self.accounts.get(account) {
+            return Ok(*known);
+        }
+        let (from, to) = (key!(account.as_str(), 0_u8), key!(account.as_str(), 1_u8));
+        let found = rows.first(Table::Tallies, &from, &to)?.is_some();
+        self.accounts.insert(account.clone(), found);
+        Ok(found)
+    }
+
+    /// Notes that an account has an entry now.
+    pub(super) fn adds_account(&mut self, account: &ConsumerId) {
+        if self.accounts.get(account) != Some(&true) {
+            self.accounts.insert(account.clone(), true);
         }
     }
 

@@ -42,6 +42,10 @@ impl GroupState<'_> {
                     None => "the document is not known".to_owned(),
                 })
             }
+            Precondition::Within { account, policy, at } => {
+                let denial = self.over_budget(rows, account, policy, *at)?;
+                return denial.map_or(Ok(()), |denial| Err(Refusal::OverBudget { index, denial }.into()));
+            }
             Precondition::ControlIs(consumer, expected) => {
                 let found = self.control(rows, consumer)?;
                 (found != *expected).then(|| "the control row was changed since it was read".to_owned())

@@ -42,10 +42,20 @@ pub(super) fn check_recorded(commit: &Commit, index: usize, row: &Row) -> Result
 
 impl GroupState<'_> {
     /// Checks one row against what stands.
-    pub(super) fn check_row(&mut self, rows: &mut Rows<'_>, index: usize, row: &Row) -> Result<(), Stop> {
+    pub(super) fn check_row(
+        &mut self,
+        rows: &mut Rows<'_>,
+        commit: &Commit,
+        index: usize,
+        row: &Row,
+    ) -> Result<(), Stop> {
         let found = match row {
             Row::Execution(execution) => self.check_execution(rows, execution)?,
-            Row::Run(run) => self.check_run(rows, run)?,
+            Row::Run(run) => match self.check_run(rows, run)? {
+                None => self.unsettled(rows, commit, run)?,
+                found @ Some(_) => found,
+            },
+            Row::Entry(entry) => self.check_entry(rows, commit, entry)?,
             Row::Declaration(registered) => {
                 let stands = self.registered(rows, registered)?;
                 let other = stands.filter(|stands| stands.fingerprint != registered.fingerprint);
@@ -73,6 +83,7 @@ impl GroupState<'_> {
         match row {
             Row::Execution(execution) => self.write_execution(rows, execution),
             Row::Run(run) => self.write_run(rows, run),
+            Row::Entry(entry) => self.write_entry(rows, entry),
             Row::SetProgress { consumer, source, sequence } => {
                 self.set_progress(rows, consumer, source, *sequence)
             }

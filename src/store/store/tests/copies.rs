@@ -33,7 +33,7 @@ fn a_backup_is_private_verifies_and_reading_it_changes_nothing() {
     let place = place();
     let report = back_up(&store.reader, &place.backup, &mut |_, _| ()).unwrap();
     assert_eq!(report.head, check(&store).head);
-    assert_eq!(report.runs, 6);
+    assert_eq!(report.runs, 8);
     assert_eq!(fs::metadata(&place.backup).unwrap().permissions().mode() & 0o7777, 0o600);
     let before = fs::read(&place.backup).unwrap();
     assert!(verify_file(&place.backup).unwrap().ok);

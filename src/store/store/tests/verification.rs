@@ -37,6 +37,7 @@ pub(super) fn rich() -> (SimDisk, Store) {
     let retry =
         executions[3].fail(&frame(), at(50), "provider", FailurePolicy::Retryable(RetryPolicy::default()));
     committed(&mut store, &retry);
+    super::accounts::spend(&mut store);
     for (number, removed) in [(1, false), (2, true)] {
         committed(&mut store, &document(number, removed));
     }
@@ -63,7 +64,7 @@ fn document(number: u8, removed: bool) -> Commit {
 }
 
 /// Changes rows behind the log's back.
-fn damage(store: &Store, change: impl FnOnce(&WriteTransaction)) {
+pub(super) fn damage(store: &Store, change: impl FnOnce(&WriteTransaction)) {
     let database = store.reader.shared.database().unwrap();
     let database: &Database = &database;
     let tx = database.begin_write().unwrap();
@@ -71,7 +72,7 @@ fn damage(store: &Store, change: impl FnOnce(&WriteTransaction)) {
     tx.commit().unwrap();
 }
 
-fn change_row(store: &Store, table: Table, key: &[u8], change: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn change_row(store: &Store, table: Table, key: &[u8], change: impl FnOnce(&mut Vec<u8>)) {
     damage(store, |tx| {
         let mut table = tx.open_table(table.definition()).unwrap();
         let mut row = table.get(key).unwrap().expect("the row to damage").value().to_vec();
@@ -80,19 +81,19 @@ fn change_row(store: &Store, table: Table, key: &[u8], change: impl FnOnce(&mut 
     });
 }
 
-fn remove_row(store: &Store, table: Table, key: &[u8]) {
+pub(super) fn remove_row(store: &Store, table: Table, key: &[u8]) {
     damage(store, |tx| {
         let removed = tx.open_table(table.definition()).unwrap().remove(key).unwrap().is_some();
         assert!(removed, "the row to remove");
     });
 }
 
-fn first_key(store: &Store, table: Table) -> Vec<u8> {
+pub(super) fn first_key(store: &Store, table: Table) -> Vec<u8> {
     store.reader.view(|view| Ok(view.range(table, &[0], &[0xff; 64], 1)?.remove(0).0)).unwrap()
 }
 
 #[track_caller]
-fn expect(store: &Store, kind: FindingKind, place: &str) {
+pub(super) fn expect(store: &Store, kind: FindingKind, place: &str) {
     let report = check(store);
     assert!(!report.ok);
     let first = &report.findings[0];
@@ -108,7 +109,7 @@ fn a_sound_log_has_no_finding_and_a_head_that_survives_a_restart() {
     let (disk, store) = rich();
     let report = check(&store);
     assert!(report.ok, "{:?}", report.findings);
-    assert_eq!((report.events, report.runs), (store.reader.last_position().unwrap(), 6));
+    assert_eq!((report.events, report.runs), (store.reader.last_position().unwrap(), 8));
     assert_eq!(Head::parse(&report.head.to_string()), Some(report.head));
     drop(store);
     let again = open(&disk.image(Loss::All)).unwrap();
@@ -356,7 +357,7 @@ fn projections_built_again_are_the_ones_that_were_dropped() {
     for ((table, before), (_, after)) in before.iter().zip(&all(&store)) {
         assert_eq!(before, after, "{}", table.name());
     }
-    for table in [Table::Ids, Table::Paths, Table::Open, Table::Heads] {
+    for table in [Table::Ids, Table::Paths, Table::Open, Table::Heads, Table::Tallies, Table::Leases] {
         remove_row(&store, table, &first_key(&store, table));
     }
     store.writer.rebuild_projections().unwrap();

@@ -1,14 +1,18 @@
 //! A seeded stream of commits of every kind, and enough memory of their verdicts to go on sensibly.
 
+use std::collections::BTreeMap;
+
+use thoughtstream_domain::accounting::{Measured, OnExhaustion, Reservation, Window};
 use thoughtstream_domain::commit::{Control, Document, Row};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::{DocumentId, EventId};
-use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus, FailurePolicy};
+use thoughtstream_domain::id::{DocumentId, EventId, RunId};
+use thoughtstream_domain::lifecycle::{Admission, Ending, Execution, ExecutionStatus, FailurePolicy, Frame};
 use thoughtstream_domain::payload::system::{Operator, Redacted};
 use thoughtstream_domain::retry::{Interrupted, RetryPolicy};
 
+use super::super::accounts::{denial, policy};
 use super::super::settlement::{consumer, frame};
 use super::*;
 
@@ -22,6 +26,8 @@ pub(super) struct Workload {
     /// The triggers already taken by an execution.
     taken: usize,
     executions: Vec<Execution>,
+    /// What attempts have reserved.
+    reservations: BTreeMap<RunId, Reservation>,
     /// What each execution commit of the current group would make of its execution.
     expected: Vec<(usize, Execution)>,
     documents: Vec<u64>,
@@ -36,6 +42,7 @@ impl Workload {
             notes: Vec::new(),
             taken: 0,
             executions: Vec::new(),
+            reservations: BTreeMap::new(),
             expected: Vec::new(),
             documents: vec![0; 4],
         }
@@ -176,15 +183,18 @@ impl Workload {
         let retry = RetryPolicy { attempts: 2, ..RetryPolicy::default() };
         let commit = match (execution.state.status(), self.dice.below(4)) {
             (ExecutionStatus::Running, 0) => {
-                execution.fail(&frame(), at(50), "provider", FailurePolicy::Retryable(retry))
+                let ending = self.ending(&execution);
+                execution.fail(&frame(), ending, "provider", FailurePolicy::Retryable(retry))
             }
             (ExecutionStatus::Running, 1) => {
-                execution.interrupt(&frame(), at(50), "found-open", Interrupted::default(), retry)
+                let ending = self.ending(&execution);
+                execution.interrupt(&frame(), ending, "found-open", Interrupted::default(), retry)
             }
             (ExecutionStatus::Running, _) => {
-                execution.complete(&frame(), at(50), &REGISTRY, Vec::new()).unwrap()
+                let ending = self.ending(&execution);
+                execution.complete(&frame(), ending, &REGISTRY, Vec::new()).unwrap()
             }
-            (ExecutionStatus::Waiting, _) => execution.open(&frame(), 0),
+            (ExecutionStatus::Waiting, _) => self.open_attempt(&mut execution, 0),
             (ExecutionStatus::Held | ExecutionStatus::Closed, _) => {
                 let key = IdempotencyKey::parse(&self.key()).unwrap();
                 execution.skip(at(60), "enough", Operator { uid: 1, pid: 1, tty: None }, key)
@@ -202,10 +212,42 @@ impl Workload {
         let commit = if self.dice.chance(30) {
             execution.settle_at_once(&frame(), previous, &REGISTRY, Vec::new()).unwrap()
         } else {
-            execution.open(&frame(), previous)
+            self.open_attempt(&mut execution, previous)
         };
         self.expected.push((index, execution));
         commit
+    }
+}
+
+impl Workload {
+    /// Opens an attempt: without a reservation, with one that fits or does not, or blocked at once.
+    fn open_attempt(&mut self, execution: &mut Execution, previous: u64) -> Commit {
+        let now = Frame { now: at(self.now + i64::try_from(self.dice.below(90_000)).unwrap()), ..frame() };
+        match self.dice.below(4) {
+            0 => execution.open(&frame(), previous),
+            1 => {
+                let denial = denial(at(self.now));
+                let then = if self.dice.chance(50) { OnExhaustion::Advance } else { OnExhaustion::Defer };
+                execution.block(&now, previous, &denial, then)
+            }
+            _ => {
+                let policy = Arc::new(policy(Window::Rolling { ms: 40_000 }, 4));
+                let admission = Admission { policy, rows: Vec::new() };
+                let (commit, reservation) = execution.open_admitted(&now, previous, admission);
+                self.reservations.insert(reservation.run, reservation);
+                commit
+            }
+        }
+    }
+
+    /// Settles what the attempt has reserved, measured or not.
+    fn ending(&mut self, execution: &Execution) -> Ending {
+        let Some(reservation) = self.reservations.get(&execution.run_id()).cloned() else {
+            return at(50).into();
+        };
+        let input_tokens = self.dice.chance(50).then(|| self.dice.below(500));
+        let charge = reservation.charge(&Measured { input_tokens, ..Measured::default() });
+        (reservation, charge).into()
     }
 }
 

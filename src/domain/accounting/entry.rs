@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Amounts, Charge, Dimension, Sums};
 use crate::id::{ConsumerId, ConsumerKey, RunId};
+use crate::lifecycle::AttemptKey;
 use crate::time::Timestamp;
 
 /// Is what one attempt may spend, written down before it starts.
@@ -12,7 +13,11 @@ use crate::time::Timestamp;
 pub struct Reservation {
     /// The consumer version; the account is that of its id.
     pub consumer: ConsumerKey,
-    /// The attempt.
+    /// The position of the execution's first trigger.
+    pub position: u64,
+    /// The attempt's number, from 1.
+    pub attempt: u32,
+    /// The attempt's id.
     pub run: RunId,
     /// When it was made, which is the window it counts in.
     pub at: Timestamp,
@@ -27,6 +32,24 @@ impl Reservation {
     #[must_use]
     pub const fn account(&self) -> &ConsumerId {
         &self.consumer.id
+    }
+
+    /// Returns where its attempt is found.
+    #[must_use]
+    pub fn attempt_key(&self) -> AttemptKey {
+        AttemptKey { consumer: self.consumer.clone(), position: self.position, attempt: self.attempt }
+    }
+
+    /// Says why it cannot be the reservation of any attempt; `None` if it can.
+    #[must_use]
+    pub fn is_impossible(&self) -> Option<String> {
+        for dimension in Dimension::ALL {
+            let amount = self.estimate.get(dimension);
+            if amount.is_some_and(|amount| amount == 0 || amount > dimension.most_at_once()) {
+                return Some(format!("{} {dimension} cannot be reserved", amount.unwrap_or(0)));
+            }
+        }
+        (self.lease_until <= self.at).then(|| "the lease ends before it begins".to_owned())
     }
 }
 
@@ -52,6 +75,14 @@ pub struct Settlement {
 }
 
 impl Entry {
+    /// Says why no account can have this entry; `None` if one can.
+    #[must_use]
+    pub fn is_impossible(&self) -> Option<String> {
+        self.reservation
+            .is_impossible()
+            .or_else(|| self.settlement.as_ref()?.charge.contradicts(&self.reservation))
+    }
+
     /// Returns the entry as an admission sees it, if it is open.
     #[must_use]
     pub const fn open(&self) -> Option<Open> {
@@ -135,7 +166,7 @@ pub struct Open {
 }
 
 /// Answers what one account has spent.
-pub trait Ledger {
+pub trait Books {
     /// Says why it could not answer.
     type Error;
 
@@ -153,7 +184,7 @@ pub trait Ledger {
     fn open(&mut self) -> Result<Vec<Open>, Self::Error>;
 }
 
-impl<L: Ledger + ?Sized> Ledger for &mut L {
+impl<L: Books + ?Sized> Books for &mut L {
     type Error = L::Error;
 
     fn since(&mut self, from: Timestamp) -> Result<Tally, Self::Error> {
@@ -165,14 +196,14 @@ impl<L: Ledger + ?Sized> Ledger for &mut L {
     }
 }
 
-/// Is a ledger with reservations on top that nobody has made: what would be, if.
+/// Is an account with reservations on top that nobody has made: what would be, if.
 #[derive(Debug)]
 pub struct Imagined<L> {
     below: L,
     made: Vec<Open>,
 }
 
-impl<L: Ledger> Imagined<L> {
+impl<L: Books> Imagined<L> {
     /// Starts with what there is.
     pub const fn over(below: L) -> Self {
         Self { below, made: Vec::new() }
@@ -184,7 +215,7 @@ impl<L: Ledger> Imagined<L> {
     }
 }
 
-impl<L: Ledger> Ledger for Imagined<L> {
+impl<L: Books> Books for Imagined<L> {
     type Error = L::Error;
 
     fn since(&mut self, from: Timestamp) -> Result<Tally, Self::Error> {
@@ -195,7 +226,7 @@ impl<L: Ledger> Ledger for Imagined<L> {
         Ok(tally)
     }
 
-    /// Returns those of the ledger below alone: an imagined call is answered at once, so that its lease holds nothing.
+    /// Returns those of the account below alone: an imagined call is answered at once, so that its lease holds nothing.
     fn open(&mut self) -> Result<Vec<Open>, Self::Error> {
         self.below.open()
     }

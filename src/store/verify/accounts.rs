@@ -1,0 +1,130 @@
+//! Accounts: each entry against its attempt and the events of it, and the sums against the entries.
+
+use std::collections::BTreeMap;
+
+use redb::{ReadableTable, ReadableTableMetadata};
+use thoughtstream_domain::accounting::{Entry, Tally};
+
+use super::events::{Walk, run_digest};
+use super::{FindingKind, Findings};
+use crate::account::{AddUp, account_of, entry_key, moment_of, read_entry, read_tally};
+use crate::execution::read_run;
+use crate::names::NameKind;
+use crate::projection::Put;
+use crate::reader::{ReadTable, View};
+use crate::rows::RowError;
+use crate::tables::{Table, key};
+
+/// Checks all entries and sums.
+pub(super) fn check(view: &View<'_>, walk: &mut Walk, findings: &mut Findings) -> Result<(), RowError> {
+    let runs = view.table(Table::Runs)?;
+    let mut compared = Compared { view, expected: BTreeMap::new(), findings };
+    let mut sums = AddUp::default();
+    for row in view.table(Table::Entries)?.iter().map_err(RowError::storage)? {
+        let (key, value) = row.map_err(RowError::storage)?;
+        let Ok(entry) = read_entry(value.value()) else {
+            let message = "an entry cannot be read";
+            compared.findings.add(FindingKind::Malformed, Table::Entries.name(), message);
+            continue;
+        };
+        check_entry(view, &runs, key.value(), &entry, walk, compared.findings)?;
+        sums.follow(&mut compared, &entry)?;
+    }
+    sums.finish(&mut compared)?;
+    compared.finish()?;
+    for (digest, _) in std::mem::take(&mut walk.reserved) {
+        let message = format_args!("of a run whose id begins with {digest:016x} is in no account");
+        findings.add(FindingKind::Account, "lifecycle", format_args!("the reservation {message}"));
+    }
+    Ok(())
+}
+
+/// Checks an entry against its key, its run and what the events of that run say, which is then done with.
+fn check_entry(
+    view: &View<'_>,
+    runs: &ReadTable,
+    key: &[u8],
+    entry: &Entry,
+    walk: &mut Walk,
+    findings: &mut Findings,
+) -> Result<(), RowError> {
+    let reservation = &entry.reservation;
+    let place = format!("{} {} {}", Table::Entries.name(), reservation.account(), reservation.run);
+    let mut wrong = |message: &str| findings.add(FindingKind::Account, &place, message);
+    if entry_key(reservation.account(), reservation.at, &reservation.run)[..] != *key {
+        wrong("the key is not that of this entry");
+    }
+    if let Some(impossible) = entry.is_impossible() {
+        wrong(&impossible);
+    }
+    let consumer = view.shared().names.number(NameKind::Consumer, &reservation.consumer.to_string());
+    let run_key = key!(consumer.unwrap_or(0), reservation.position, reservation.attempt);
+    let run = runs.get(&run_key[..]).map_err(RowError::storage)?;
+    let run = run.and_then(|row| read_run(row.value()).ok());
+    match run.filter(|run| run.id == reservation.run && run.received_at == reservation.at) {
+        None => wrong("there is no such attempt"),
+        Some(run) if run.state.is_open() != entry.settlement.is_none() => {
+            wrong("the attempt and its charge disagree on whether it has ended");
+        }
+        Some(run) => {
+            let settled_at = entry.settlement.as_ref().map(|settlement| settlement.at);
+            if run.ended_at != settled_at {
+                wrong("it was not settled when its attempt ended");
+            }
+        }
+    }
+    let said = walk.reserved.remove(&run_digest(&reservation.run)).unwrap_or_default();
+    let reserved = said.reserved.iter().map(|reserved| (reserved.estimate, reserved.lease_until));
+    if !reserved.eq([(reservation.estimate, reservation.lease_until)]) {
+        wrong("the events do not say once that this was reserved");
+    }
+    if !said.charged.iter().eq(entry.settlement.as_ref().map(|settlement| &settlement.charge)) {
+        wrong("the events do not say once that this was charged");
+    }
+    Ok(())
+}
+
+/// Takes the projections as the entries say they are, and compares.
+struct Compared<'a, 'v> {
+    view: &'a View<'v>,
+    expected: BTreeMap<Table, u64>,
+    findings: &'a mut Findings,
+}
+
+impl Compared<'_, '_> {
+    /// Compares the sizes: there is no row that no entry calls for.
+    fn finish(self) -> Result<(), RowError> {
+        for table in [Table::Tallies, Table::Leases] {
+            let expected = self.expected.get(&table).copied().unwrap_or(0);
+            let found = self.view.table(table)?.len().map_err(RowError::storage)?;
+            if found != expected {
+                let message = format_args!("has {found} rows, not {expected}");
+                self.findings.add(FindingKind::Index, table.name(), message);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Put for Compared<'_, '_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        *self.expected.entry(table).or_default() += 1;
+        let found = self.view.get(table, key)?;
+        if found.as_deref() == Some(value) {
+            return Ok(());
+        }
+        let account = account_of(key).map_or_else(|| "?".to_owned(), |account| account.to_string());
+        let at = if table == Table::Leases { moment_of(key) } else { None };
+        let at = at.map_or_else(String::new, |at| format!(" {at}"));
+        let used = |bytes: &[u8]| read_tally(bytes).as_ref().map(Tally::used).ok();
+        let message = match (table, found.as_deref().and_then(used), used(value)) {
+            (Table::Tallies, Some(found), Some(expected)) => {
+                format!("says {found:?}, the entries say {expected:?}")
+            }
+            (Table::Tallies, None, Some(_)) => "lacks a sum or cannot be read".to_owned(),
+            _ => "lacks an open reservation".to_owned(),
+        };
+        self.findings.add(FindingKind::Account, format_args!("{} {account}{at}", table.name()), message);
+        Ok(())
+    }
+}
