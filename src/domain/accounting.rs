@@ -13,6 +13,7 @@ mod charge;
 mod check;
 pub mod codes;
 mod entry;
+mod simulate;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -23,6 +24,7 @@ pub use admit::{BUDGET_EXHAUSTED, Denial};
 pub use charge::{Charge, Measured, UsageStatus};
 pub use check::{Fault, Place};
 pub use entry::{Books, Entry, Imagined, Open, Reservation, Settlement, Tally};
+pub use simulate::{Simulation, Step};
 pub use window::Window;
 
 /// The most calls or tokens of one reservation or charge. No model takes or makes as much in one call; a number
@@ -171,6 +173,18 @@ impl Sums {
         for dimension in Dimension::ALL {
             let sum = self.get_mut(dimension);
             *sum = sum.saturating_sub(other.get(dimension));
+        }
+        self
+    }
+}
+
+impl Sums {
+    /// Returns it this many times.
+    #[must_use]
+    pub fn times(mut self, count: u64) -> Self {
+        for dimension in Dimension::ALL {
+            let sum = self.get_mut(dimension);
+            *sum = sum.saturating_mul(count);
         }
         self
     }

@@ -113,6 +113,16 @@ impl<'a, L: Look> Account<'a, L> {
         })
     }
 
+    /// Returns when each entry was reserved since a moment, and what it counts.
+    pub(crate) fn tallies_since(&mut self, from: Timestamp) -> Result<Vec<(Timestamp, Tally)>, RowError> {
+        let mut tallies = Vec::new();
+        self.entries(from.as_millis(), i64::MAX, &mut |entry| {
+            tallies.push((entry.reservation.at, entry.tally()));
+            Ok(Go::On)
+        })?;
+        Ok(tallies)
+    }
+
     /// Adds up the sums of a level from a moment on; `to` is without, and `None` is the end of time.
     fn sums(&mut self, level: usize, from: i64, to: Option<i64>) -> Result<Tally, RowError> {
         let mut sum = Tally::default();

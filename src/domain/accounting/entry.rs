@@ -1,5 +1,7 @@
 //! What an account has spent: its rows, their sums, and what an admission asks of them.
 
+use std::convert::Infallible;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Amounts, Charge, Dimension, Sums};
@@ -184,50 +186,49 @@ pub trait Books {
     fn open(&mut self) -> Result<Vec<Open>, Self::Error>;
 }
 
-impl<L: Books + ?Sized> Books for &mut L {
-    type Error = L::Error;
-
-    fn since(&mut self, from: Timestamp) -> Result<Tally, Self::Error> {
-        (**self).since(from)
-    }
-
-    fn open(&mut self) -> Result<Vec<Open>, Self::Error> {
-        (**self).open()
-    }
+/// Is an account as it was at one moment, in memory, with room for reservations that nobody has made.
+#[derive(Debug, Clone, Default)]
+pub struct Imagined {
+    /// When each entry was reserved, rising, and the sum from it on.
+    since: Vec<(Timestamp, Tally)>,
+    open: Vec<Open>,
+    /// When each imagined reservation is made, rising.
+    made: Vec<Timestamp>,
+    estimate: Sums,
 }
 
-/// Is an account with reservations on top that nobody has made: what would be, if.
-#[derive(Debug)]
-pub struct Imagined<L> {
-    below: L,
-    made: Vec<Open>,
-}
-
-impl<L: Books> Imagined<L> {
-    /// Starts with what there is.
-    pub const fn over(below: L) -> Self {
-        Self { below, made: Vec::new() }
-    }
-
-    /// Adds a reservation.
-    pub fn reserve(&mut self, reservation: Open) {
-        self.made.push(reservation);
-    }
-}
-
-impl<L: Books> Books for Imagined<L> {
-    type Error = L::Error;
-
-    fn since(&mut self, from: Timestamp) -> Result<Tally, Self::Error> {
-        let mut tally = self.below.since(from)?;
-        for made in self.made.iter().filter(|made| made.at >= from) {
-            tally.reserved = tally.reserved.plus(made.estimate.into());
+impl Imagined {
+    /// Starts with what there is: entries by the time they were reserved, and what is open.
+    #[must_use]
+    pub fn over(mut entries: Vec<(Timestamp, Tally)>, open: Vec<Open>, estimate: Amounts) -> Self {
+        entries.sort_unstable_by_key(|(at, _)| *at);
+        let mut sum = Tally::default();
+        for (_, tally) in entries.iter_mut().rev() {
+            sum = sum.plus(*tally);
+            *tally = sum;
         }
+        Self { since: entries, open, made: Vec::new(), estimate: estimate.into() }
+    }
+
+    /// Adds a reservation, not before one that was added. Its answer is imagined to come at once, so that its lease
+    /// holds nothing.
+    pub(super) fn reserve(&mut self, at: Timestamp) {
+        self.made.push(at);
+    }
+}
+
+impl Books for Imagined {
+    type Error = Infallible;
+
+    fn since(&mut self, from: Timestamp) -> Result<Tally, Infallible> {
+        let first = self.since.partition_point(|(at, _)| *at < from);
+        let mut tally = self.since.get(first).map_or_else(Tally::default, |(_, sum)| *sum);
+        let made = self.made.len() - self.made.partition_point(|at| *at < from);
+        tally.reserved = tally.reserved.plus(self.estimate.times(made as u64));
         Ok(tally)
     }
 
-    /// Returns those of the account below alone: an imagined call is answered at once, so that its lease holds nothing.
-    fn open(&mut self) -> Result<Vec<Open>, Self::Error> {
-        self.below.open()
+    fn open(&mut self) -> Result<Vec<Open>, Infallible> {
+        Ok(self.open.clone())
     }
 }

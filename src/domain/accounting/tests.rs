@@ -132,6 +132,7 @@ proptest! {
         let policy = policy(amounts(1, 100), limits);
         let entries: Vec<Entry> = rows.iter().map(|(ms, charge)| entry(&policy, *ms, *charge)).collect();
         let Ok(denial) = policy.deny(&mut Rows(entries.clone()), at(now));
+        prop_assert_eq!(policy.deny(&mut imagined(&policy, &entries), at(now)), Ok(denial));
         prop_assert_eq!(denial.is_none(), fits(&policy, &entries, now));
         if let Some(denial) = denial {
             let first = changes(&policy, &entries, now).into_iter().find(|ms| fits(&policy, &entries, *ms));
@@ -266,4 +267,24 @@ fn an_impossible_policy_is_refused_with_every_reason() {
     assert!(codes(&policy).contains(&("accounting.lease-too-long", Place::Lease)));
     policy.limits = vec![calls(Window::Day, 9); LIMITS_MAX + 1];
     assert!(codes(&policy).contains(&("accounting.too-many-limits", Place::Limits)));
+}
+
+fn imagined(policy: &Policy, entries: &[Entry]) -> Imagined {
+    let rows = entries.iter().map(|entry| (entry.reservation.at, entry.tally())).collect();
+    Imagined::over(rows, entries.iter().filter_map(Entry::open).collect(), policy.reserve)
+}
+
+#[test]
+fn calls_beyond_a_limit_wait_for_their_turn_or_are_passed() {
+    let mut policy = policy(amounts(1, 10), vec![calls(Window::Rolling { ms: 1_000 }, 2)]);
+    let entries = [entry(&policy, 500, Some(10))];
+    let found = policy.simulate(imagined(&policy, &entries), at(900), 4);
+    let steps = [(900, 1), (1_500, 1), (1_900, 1), (2_500, 1)];
+    assert_eq!(found.steps, steps.map(|(ms, calls)| Step { at: at(ms), calls }));
+    assert_eq!(found.denial.unwrap().retry_at, at(1_500));
+    policy.on_exhaustion = OnExhaustion::Advance;
+    let found = policy.simulate(imagined(&policy, &entries), at(900), 4);
+    assert_eq!((found.steps.len(), found.passed), (1, 3));
+    let none = policy.simulate(imagined(&policy, &[]), at(900), 2);
+    assert_eq!((none.steps, none.denial), (vec![Step { at: at(900), calls: 2 }], None));
 }

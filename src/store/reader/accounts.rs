@@ -1,6 +1,6 @@
 //! What accounts have spent.
 
-use thoughtstream_domain::accounting::{Books, Denial, Entry, Imagined, Policy, Tally};
+use thoughtstream_domain::accounting::{Amounts, Books as _, Denial, Entry, Imagined, Policy, Tally};
 use thoughtstream_domain::id::ConsumerId;
 use thoughtstream_domain::lifecycle::Run;
 use thoughtstream_domain::time::Timestamp;
@@ -74,18 +74,21 @@ impl Reader {
         })
     }
 
-    /// Runs a function on an account with room for reservations that nobody has made.
+    /// Returns an account as it is, for imagining what would become of it: everything reserved since a moment, and what
+    /// is open.
     ///
     /// # Errors
-    /// The function's, or [`RowError`] if the log cannot be read.
-    pub fn imagine<T>(
+    /// [`RowError`] if the log cannot be read.
+    pub fn imagine(
         &self,
         id: &ConsumerId,
-        imagine: impl FnOnce(&mut Imagined<&mut dyn Books<Error = RowError>>) -> Result<T, RowError>,
-    ) -> Result<T, RowError> {
+        since: Timestamp,
+        estimate: Amounts,
+    ) -> Result<Imagined, RowError> {
         self.view(|mut view| {
             let mut account = Account::new(&mut view, id);
-            imagine(&mut Imagined::over(&mut account))
+            let open = account.open()?;
+            Ok(Imagined::over(account.tallies_since(since)?, open, estimate))
         })
     }
 
