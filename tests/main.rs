@@ -12,6 +12,7 @@ mod cli_demo;
 mod cli_doctor;
 mod cli_events;
 mod cli_first_steps;
+mod cli_outputs;
 mod cli_service;
 mod cli_trouble;
 mod cli_world;

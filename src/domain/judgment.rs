@@ -443,3 +443,6 @@ pub fn says_the_same(given: &Given, candidate: &Candidate) -> bool {
 pub fn read_replacement(bytes: &[u8]) -> Result<Content<DraftPayload>, JsonError> {
     Ok(Content::new(DraftPayload(canonical::parse(bytes, JSON_BYTES_MAX)?)))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -27,5 +27,6 @@ pub mod retry;
 pub mod subscription;
 pub mod text;
 pub mod time;
+pub mod training;
 pub mod transform;
 pub mod yaml;

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod documents;
+mod judgments;
 mod runs;
 
 pub use accounts::AccountState;

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, SourceId};
+use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, RunId, SourceId};
 use thoughtstream_domain::privacy::Privacy;
 
 use crate::copies::Form;
+use crate::judge::JudgeRequest;
 
 /// The most rows one list answers with; more are asked for with `--after`.
 pub const ROWS_MAX: u32 = 100_000;
@@ -114,6 +115,8 @@ pub enum Ask {
     },
     /// Every declaration as it was when its version was first enabled.
     Registered,
+    /// Judgments of outputs that pass a filter.
+    Judgments(JudgmentFilter),
 }
 
 /// Says which events are meant.
@@ -149,6 +152,20 @@ pub struct RunFilter {
     /// Only in these states; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<String>,
+    /// At most this many, the newest ones.
+    pub limit: u32,
+}
+
+/// Says which judgments are meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JudgmentFilter {
+    /// Only of this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// Those taken back and those replaced too.
+    #[serde(default)]
+    pub all: bool,
     /// At most this many, the newest ones.
     pub limit: u32,
 }
@@ -235,6 +252,23 @@ pub enum Operate {
         path: PathBuf,
         /// That what is above public-source may leave the log.
         acknowledge_sensitive: bool,
+    },
+    /// Judge the output of a run.
+    Judge(Box<JudgeRequest>),
+    /// Take a judgment back.
+    Retract {
+        /// The judgment.
+        judgment: EventId,
+        /// Why, in the person's words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Write the judged outputs that may leave into a new file.
+    TrainingExport {
+        /// The file, absolute.
+        path: PathBuf,
+        /// Also what is above public-source and was let out when it was judged.
+        include_private: bool,
     },
     /// Drain and stop the service.
     Stop,

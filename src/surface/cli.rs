@@ -100,6 +100,16 @@ pub enum Command {
     Compact,
     /// Build every index of the log anew from its events, while no service runs
     Rebuild,
+    /// Look at output contracts, and at the verdict a message would get
+    #[command(subcommand)]
+    Contract(command::contract::ContractCommand),
+    /// Judge the output of a run, or take a judgment back
+    Judge(command::judge::JudgeArgs),
+    /// List judgments of outputs
+    #[command(subcommand)]
+    Judgment(command::judge::JudgmentCommand),
+    /// Write judged outputs that may leave into a data set of your own
+    TrainingExport(command::training::TrainingArgs),
     /// Work with declarations of consumers
     #[command(subcommand)]
     Declaration(command::declaration::DeclarationCommand),
@@ -167,6 +177,10 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Verify(args) => command::verify::run(args, &session()?, out),
         Command::Compact => command::upkeep::compact(&session()?, out),
         Command::Rebuild => command::upkeep::rebuild(&session()?, out),
+        Command::Contract(args) => command::contract::run(args, json, out),
+        Command::Judge(args) => command::judge::judge(args, &session()?, out),
+        Command::Judgment(args) => command::judge::run(args, &session()?, out),
+        Command::TrainingExport(args) => command::training::run(&args, &session()?, out),
         Command::Declaration(args) => command::declaration::run(args, &session()?, out),
         Command::Bench(args) => command::bench::run(&args, &session()?, out),
         Command::Completions(args) => command::manual::completions(&args, out),

@@ -207,7 +207,7 @@ impl ServiceDesk {
                 self.tell(consumer).await?;
                 self.say(reply, &done).await
             }
-            Operate::Redact { .. } => {
+            Operate::Redact { .. } | Operate::Judge(_) | Operate::Retract { .. } => {
                 let done = self.decide(operation.clone(), peer).await?;
                 self.say(reply, &done).await
             }
@@ -258,17 +258,43 @@ impl ServiceDesk {
                 self.service.acknowledge_removals(source.as_str()).map_err(actor_failure)?;
                 self.said(reply, "accepted", source).await
             }
+            Operate::TrainingExport { path, include_private } => {
+                self.export_training(path.clone(), *include_private, reply).await
+            }
             Operate::Copy { form, path, acknowledge_sensitive } => {
-                let (form, path, acknowledged) = (*form, path.clone(), *acknowledge_sensitive);
-                let (reader, sending, places) = (self.service.reader(), reply.clone(), self.places.clone());
-                let copied = tokio::task::spawn_blocking(move || {
-                    let mut told = |p: Progress| sending.progress(p.done, p.total);
-                    copies::copy(&reader, &places, form, &path, acknowledged, &mut told)
-                });
-                let copied = copied.await.map_err(|_| bug("a copy failed"))??;
-                self.say(reply, &copied).await
+                self.copy(*form, path.clone(), *acknowledge_sensitive, reply).await
             }
         }
+    }
+
+    async fn copy(
+        &self,
+        form: copies::Form,
+        path: std::path::PathBuf,
+        acknowledged: bool,
+        reply: &Reply,
+    ) -> Result<Exit, Failure> {
+        let (reader, sending, places) = (self.service.reader(), reply.clone(), self.places.clone());
+        let copied = tokio::task::spawn_blocking(move || {
+            let mut told = |p: Progress| sending.progress(p.done, p.total);
+            copies::copy(&reader, &places, form, &path, acknowledged, &mut told)
+        });
+        let copied = copied.await.map_err(|_| bug("a copy failed"))??;
+        self.say(reply, &copied).await
+    }
+
+    async fn export_training(
+        &self,
+        path: std::path::PathBuf,
+        include_private: bool,
+        reply: &Reply,
+    ) -> Result<Exit, Failure> {
+        let (reader, places) = (self.service.reader(), self.places.clone());
+        let exported = tokio::task::spawn_blocking(move || {
+            crate::training::export(&reader, &places, &path, include_private)
+        });
+        let exported = exported.await.map_err(|_| bug("an export failed"))??;
+        self.say(reply, &exported).await
     }
 
     /// Returns the sources whose folder or rules the configuration names otherwise than at the start: declarations

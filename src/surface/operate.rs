@@ -138,6 +138,13 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
                 .map_err(|error| Failure::of(Exit::Refused, "event.evidence", &error))?;
             Ok(made("redacted", event, commit))
         }
+        Operate::Judge(request) => crate::judge::decide(reader, request, operation.clone()),
+        Operate::Retract { judgment, reason } => {
+            crate::judge::retract(reader, judgment, reason.clone(), operation.clone())
+        }
+        Operate::TrainingExport { .. } => {
+            Err(Failure::new(Exit::Bug, "operate.training-export", "an export is no decision"))
+        }
         Operate::Copy { .. } => Err(Failure::new(Exit::Bug, "operate.copy", "a copy is no decision")),
         Operate::Restart { .. }
         | Operate::Reload
@@ -159,6 +166,7 @@ const REASON_CHARACTERS_MAX: usize = 1024;
 fn check_reason(operate: &Operate) -> Result<(), Failure> {
     let (Operate::Skip { reason, .. }
     | Operate::Redact { reason, .. }
+    | Operate::Retract { reason: Some(reason), .. }
     | Operate::Pause { reason: Some(reason), .. }) = operate
     else {
         return Ok(());

@@ -8,6 +8,7 @@ pub mod consumers;
 pub mod events;
 pub mod explain;
 pub mod inbox;
+pub mod judgments;
 pub mod lineage;
 mod names;
 pub mod runs;
@@ -115,6 +116,7 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Sources => sources::list(look.reader)?.iter().try_for_each(|row| put(sink, row)),
         Ask::Skipped { source } => sources::skipped(look, source)?.iter().try_for_each(|row| put(sink, row)),
         Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
+        Ask::Judgments(filter) => judgments::list(look.reader, filter, sink),
         Ask::Explain { consumer, version, event } => {
             put(sink, &explain::explain(look, consumer, *version, event)?)
         }

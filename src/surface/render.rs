@@ -4,6 +4,7 @@ pub mod consumers;
 pub mod events;
 pub mod explain;
 pub mod inbox;
+pub mod judgments;
 pub mod runs;
 pub mod sources;
 pub mod status;

@@ -30,6 +30,9 @@ pub const FILES: &[Shipped] = &[
     shipped!("prompts/document-metadata.md"),
     shipped!("prompts/document-structure.md"),
     shipped!("prompts/document-tasks.md"),
+    shipped!("prompts/file-observer.md"),
+    shipped!("prompts/output-repair.md"),
+    shipped!("prompts/telegram-conversation.md"),
 ];
 
 macro_rules! sample {

@@ -1,0 +1,234 @@
+//! How a person's judgment of an output gets into the log: what is asked, and the commit it becomes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thoughtstream_domain::commit::Commit;
+use thoughtstream_domain::content::Content;
+use thoughtstream_domain::event::{Candidate, Event};
+use thoughtstream_domain::id::{EventId, RunId};
+use thoughtstream_domain::judgment::{
+    self, Given, JudgeError, Judged, Judging, Proposed, active, says_the_same,
+};
+use thoughtstream_domain::lifecycle::RunState;
+use thoughtstream_domain::payload::judgment::Opinion;
+use thoughtstream_domain::registry::DraftPayload;
+use thoughtstream_store::Reader;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operate::{Decision, Done, Operation};
+use crate::query::unknown;
+
+/// Is a judgment as it is asked for.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JudgeRequest {
+    /// The attempt whose output is judged.
+    pub run: RunId,
+    /// What is thought of it.
+    pub opinion: AskedOpinion,
+    /// The version of the criterion.
+    pub criterion_version: String,
+    /// Whether it may inform private evaluation.
+    pub quality_eligible: bool,
+    /// Whether it may leave the log in a data set.
+    pub external_export_eligible: bool,
+    /// That something above public-source may leave.
+    pub authorizes_private: bool,
+    /// The event in which a person said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<EventId>,
+    /// The receipt of the delivery that is judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<EventId>,
+    /// The judgment that this one replaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<EventId>,
+}
+
+impl std::fmt::Debug for JudgeRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "JudgeRequest({})", self.run)
+    }
+}
+
+/// Is an opinion as it is asked for.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum AskedOpinion {
+    /// The output is right.
+    Accept,
+    /// It is not.
+    Reject,
+    /// This should stand in its place.
+    Correct {
+        /// The value, not checked yet.
+        replacement: Value,
+    },
+    /// It is better than another run's.
+    Prefer {
+        /// The other run.
+        over: RunId,
+    },
+}
+
+/// Works out the commit of a judgment.
+///
+/// # Errors
+/// [`Failure`] if there is no such output, or it cannot be judged so.
+pub(crate) fn decide(
+    reader: &Reader,
+    request: &JudgeRequest,
+    operation: Operation,
+) -> Result<Decision, Failure> {
+    let judged = judged(reader, &request.run)?;
+    let other = match &request.opinion {
+        AskedOpinion::Prefer { over } => Some(self::judged(reader, over)?),
+        AskedOpinion::Accept | AskedOpinion::Reject | AskedOpinion::Correct { .. } => None,
+    };
+    let replacement = match &request.opinion {
+        AskedOpinion::Correct { replacement } => Some(Content::new(DraftPayload(replacement.clone()))),
+        AskedOpinion::Accept | AskedOpinion::Reject | AskedOpinion::Prefer { .. } => None,
+    };
+    let opinion = match (&request.opinion, &replacement, &other) {
+        (AskedOpinion::Correct { .. }, Some(value), _) => Proposed::Correct(value),
+        (AskedOpinion::Prefer { .. }, _, Some(other)) => Proposed::Prefer(other),
+        (AskedOpinion::Reject, ..) => Proposed::Reject,
+        (AskedOpinion::Accept | AskedOpinion::Correct { .. } | AskedOpinion::Prefer { .. }, ..) => {
+            Proposed::Accept
+        }
+    };
+    let find = |id: Option<EventId>| id.map(|id| crate::query::events::find(reader, &id)).transpose();
+    let (feedback, delivery) = (find(request.feedback)?, find(request.delivery)?);
+    let supersedes = find(request.supersedes)?;
+    let judging = Judging {
+        opinion,
+        criterion_version: &request.criterion_version,
+        quality_eligible: request.quality_eligible,
+        external_export_eligible: request.external_export_eligible,
+        authorizes_private: request.authorizes_private,
+        feedback: feedback.as_ref(),
+        delivery: delivery.as_ref(),
+        supersedes: supersedes.as_ref(),
+        operator: Some(operation.operator),
+    };
+    let candidate =
+        judgment::judge(&judged, &judging, operation.key).map_err(|error| judge_failure(&error))?;
+    let given = reader.judgments_of(&judged.event)?;
+    let standing = active(&given);
+    if let Some(same) = standing.iter().find(|given| says_the_same(given, &candidate)) {
+        return Ok(Decision::Already(done("judged", &same.event.id, true, Some(same.event.id))));
+    }
+    contradicts(&standing, request)?;
+    Ok(made("judged", candidate))
+}
+
+/// Refuses a second opinion that contradicts one that stands by the same criterion, unless it says that it
+/// replaces it: which of the two would hold would otherwise be nobody's decision.
+fn contradicts(standing: &[&Given], request: &JudgeRequest) -> Result<(), Failure> {
+    let is_preference = |opinion: &Opinion| matches!(opinion, Opinion::Prefer { .. });
+    if matches!(request.opinion, AskedOpinion::Prefer { .. }) {
+        return Ok(());
+    }
+    let other = standing.iter().find(|given| {
+        let criterion = given.newer.as_ref().map(|newer| newer.criterion_version.as_str());
+        let same = criterion == Some(request.criterion_version.as_str());
+        let both_correct = matches!(
+            (&given.opinion, &request.opinion),
+            (Opinion::Correct { .. }, AskedOpinion::Correct { .. })
+        );
+        (same || both_correct) && !is_preference(&given.opinion) && Some(given.event.id) != request.supersedes
+    });
+    let Some(other) = other else { return Ok(()) };
+    let what = format!("{} says `{}` of this output already", other.event.id, other.opinion.as_str());
+    Err(Failure::new(Exit::Refused, "judgment.contradicts", what)
+        .with_hint(format!("say --supersedes {} if this is to hold instead", other.event.id)))
+}
+
+/// Works out the commit that takes a judgment back.
+///
+/// # Errors
+/// [`Failure`] if there is no such judgment.
+pub(crate) fn retract(
+    reader: &Reader,
+    id: &EventId,
+    reason: Option<String>,
+    operation: Operation,
+) -> Result<Decision, Failure> {
+    let event = crate::query::events::find(reader, id)?;
+    let candidate = judgment::retract(&event, reason, None, Some(operation.operator), operation.key)
+        .map_err(|error| judge_failure(&error))?;
+    if reader.is_retracted(&event)? {
+        return Ok(Decision::Already(done("retracted", id, true, None)));
+    }
+    Ok(made("retracted", candidate))
+}
+
+fn made(word: &str, candidate: Candidate) -> Decision {
+    let id = candidate.id();
+    let commit = Commit { appends: vec![candidate], ..Commit::default() };
+    Decision::Commit(Box::new(commit), done(word, &id, false, Some(id)))
+}
+
+fn done(word: &str, id: &EventId, already: bool, event: Option<EventId>) -> Done {
+    Done { done: word.to_owned(), id: id.to_string(), already, event }
+}
+
+/// Finds the one output of a run that has a contract.
+fn judged(reader: &Reader, run: &RunId) -> Result<Judged, Failure> {
+    let found = reader.run_by_id(run)?.ok_or_else(|| unknown("run", run))?;
+    let RunState::Completed { outputs } = &found.state else {
+        let what = format!("{run} is {}: only what a completed run said is judged", found.state.as_str());
+        return Err(Failure::new(Exit::Refused, "judgment.not-completed", what));
+    };
+    let mut refused = None;
+    let mut with_contract = Vec::new();
+    for id in outputs {
+        let event: Event = crate::query::events::find(reader, id)?;
+        match Judged::of(&event) {
+            Ok(judged) => with_contract.push(judged),
+            Err(error) => refused = Some(judge_failure(&error)),
+        }
+    }
+    match (with_contract.len(), with_contract.pop(), refused) {
+        (1, Some(judged), _) => Ok(judged),
+        (0, _, Some(refused)) => Err(refused),
+        (0, ..) => {
+            let what = format!("{run} has no output");
+            Err(Failure::new(Exit::Refused, "judgment.no-output", what))
+        }
+        _ => {
+            let what = format!("{run} has more than one output that could be meant");
+            Err(Failure::new(Exit::Refused, "judgment.several-outputs", what))
+        }
+    }
+}
+
+fn judge_failure(error: &JudgeError) -> Failure {
+    let code = match error {
+        JudgeError::NotAnOutput { .. } => "judgment.no-output",
+        JudgeError::Unreadable { .. } => "judgment.unreadable",
+        JudgeError::UnknownContract { .. } => "judgment.contract",
+        JudgeError::Replacement { .. } => "judgment.replacement",
+        JudgeError::NotComparable { .. } => "judgment.not-comparable",
+        JudgeError::NotAuthorized { .. } => "judgment.not-authorized",
+        JudgeError::Evidence { .. } => "judgment.evidence",
+        JudgeError::Criterion => "judgment.criterion",
+    };
+    let exit = if *error == JudgeError::Criterion { Exit::Usage } else { Exit::Refused };
+    let failure = Failure::of(exit, code, error);
+    match error {
+        JudgeError::Replacement { .. } => {
+            failure.with_hint("`thought contract check FILE` shows the verdict before you judge")
+        }
+        JudgeError::NotAuthorized { .. } => {
+            failure.with_hint("say --authorize-private if that is meant; exporting it asks a second time")
+        }
+        JudgeError::NotAnOutput { .. }
+        | JudgeError::Unreadable { .. }
+        | JudgeError::UnknownContract { .. }
+        | JudgeError::NotComparable { .. }
+        | JudgeError::Evidence { .. }
+        | JudgeError::Criterion => failure,
+    }
+}
