@@ -37,14 +37,30 @@ fn check(world: &World, mode: &str, text: impl AsRef<[u8]>, json: bool) -> Answe
 fn a_file_gets_the_verdict_that_an_output_would_get() {
     let world = World::new();
     let accepted = check(&world, "strict-json", GOOD, false).expect(0);
-    insta::assert_snapshot!(accepted.stdout, @"");
+    insta::assert_snapshot!(accepted.stdout, @r"
+    accepted as stream.thought.output.observation@1, strict-json
+    84 bytes, 84 characters, canonical sha256 4a3d882efa4f5f310bcf1c5659337b4d66acb872ce817328ce527c2c82fd1247
+    ");
     let fenced = check(&world, "strict-json", format!("```json\n{GOOD}\n```"), false).expect(1);
-    insta::assert_snapshot!(fenced.stdout, @"");
+    insta::assert_snapshot!(fenced.stdout, @r"
+    refused by stream.thought.output.observation@1, strict-json [output.json]
+      the whole: the value stands in a Markdown fence [fenced]
+    96 bytes, 96 characters, sha256 93400ac6562920a451a90cb1422f54998062fdbd2b06ab71a8dc761646400bdb
+    ");
     let wrong = GOOD.replace("0.75", "7").replace("garden", SECRET).replace("high", SECRET);
     let wrong = check(&world, "strict-json", wrong, false).expect(1);
-    insta::assert_snapshot!(wrong.stdout, @"");
+    insta::assert_snapshot!(wrong.stdout, @r"
+    refused by stream.thought.output.observation@1, strict-json [output.contract]
+      /importance: the word is not one of those allowed [not-allowed]
+      /confidence: the number lies outside its range [out-of-range]
+    85 bytes, 85 characters, sha256 e6e6f6e82180ef590e4789d283b7dc12ad6b8bc5e2cea9585a4405e7c8596f86
+    ");
     let reply = check(&world, "conversation-text", "x".repeat(4_097), false).expect(1);
-    insta::assert_snapshot!(reply.stdout, @"");
+    insta::assert_snapshot!(reply.stdout, @r"
+    refused by stream.thought.output.observation@1, conversation-text [output.text]
+      the whole: the text is longer than its bound [too-long]
+    4097 bytes, 4097 characters, sha256 3e97197f4b8d46a893067c94ab15e195e3d97fb5f24eede5ef047b571240d92b
+    ");
     check(&world, "conversation-text", "x".repeat(4_096), false).expect(0);
 }
 
@@ -111,6 +127,7 @@ fn contracts_are_listed_and_shown() {
 /// A log with completed runs of a consumer that answers notes, as a model's consumer would settle them.
 struct Garden {
     world: World,
+    notes: Vec<EventId>,
     runs: Vec<RunId>,
 }
 
@@ -118,7 +135,7 @@ impl Garden {
     /// Makes one run for each reply, on a note of this class.
     fn new(privacy: &str, replies: &[&str]) -> Self {
         let world = World::with_config();
-        let mut runs = Vec::new();
+        let (mut notes, mut runs) = (Vec::new(), Vec::new());
         for (number, reply) in replies.iter().enumerate() {
             let arguments =
                 ["event", "append", "--source", "notes:test", "--type", "stream.thought.source.note"];
@@ -129,8 +146,9 @@ impl Garden {
             let id = world.thought_with(&arguments, &payload).expect(0).json()["id"].clone();
             let id = EventId::parse(id.as_str().unwrap()).unwrap();
             runs.push(settle(&world, &id, number as u64, reply));
+            notes.push(id);
         }
-        Self { world, runs }
+        Self { world, notes, runs }
     }
 
     fn run(&self, number: usize) -> String {
@@ -310,6 +328,11 @@ fn a_data_set_is_the_owners_whole_and_the_same_twice() {
     let taken = garden.judge(&[&three, "--reject", "--quality", "--external"]).expect(0).json();
     garden.judge(&["--retract", taken["id"].as_str().unwrap()]).expect(0);
 
+    // Somebody's word about a message rests on its receipt, and there is none.
+    let note = garden.notes[0].to_string();
+    let heard = [&one, "--accept", "--quality", "--external", "--criterion", "tone", "--feedback", &note];
+    garden.judge(&heard).expect(0);
+
     let open = garden.directory("open", 0o755);
     let refused = garden.export(open.join("set.jsonl").to_str().unwrap(), &[]).expect(1).stderr;
     assert!(refused.contains("training.directory-open"), "{refused}");
@@ -336,7 +359,9 @@ fn a_data_set_is_the_owners_whole_and_the_same_twice() {
     assert_eq!(manifest["kinds"], json!({ "accept": 1, "prefer": 1 }));
     assert_eq!(manifest["datasetSha256"], json!(Sha256Hash::of(&read("a.jsonl"))));
     assert_eq!(manifest["datasetSha256"], exported["datasetSha256"]);
-    assert_eq!(exported["excluded"][0]["reason"], "inactive");
+    let reasons: Vec<&Value> =
+        exported["excluded"].as_array().unwrap().iter().map(|excluded| &excluded["reason"]).collect();
+    assert_eq!(reasons, [&json!("inactive"), &json!("evidence-missing")]);
 
     let text = String::from_utf8(read("a.jsonl")).unwrap();
     for hidden in [SECRET, "evt_", "run_", "notes:test", "garden", "k0"] {

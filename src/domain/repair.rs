@@ -14,13 +14,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::commit::Commit;
 use crate::contract::Rejection;
 use crate::event::{Candidate, Parent};
 use crate::hash::Sha256Hash;
 use crate::id::TypeName;
 use crate::lifecycle::FailurePolicy;
 use crate::payload::TypedPayload;
-use crate::payload::output::beside;
+use crate::payload::output::{OutputRejected, beside};
 use crate::payload::repair::RepairRequested;
 use crate::payload::run::RunStamp;
 use crate::privacy::Privacy;
@@ -98,8 +99,24 @@ pub struct Refused<'a> {
     pub snapshot: Sha256Hash,
     /// The class of the run.
     pub privacy: Privacy,
-    /// The events it was about, then the event that says that its output was refused.
-    pub parents: Vec<Parent>,
+    /// The events it was about.
+    pub triggers: Vec<Parent>,
+}
+
+impl Refused<'_> {
+    /// Makes the event that says in what way the output was refused.
+    fn event(&self, rejection: &Rejection) -> Candidate {
+        let (stamp, rejection) = (self.stamp.clone(), rejection.clone());
+        OutputRejected { stamp, snapshot: self.snapshot, rejection }
+            .event(self.privacy, self.triggers.clone())
+    }
+}
+
+/// Adds to the commit that fails an attempt for good what is known of its refused output, and the request for
+/// repair, if one may follow: all of it is written, or nothing.
+pub fn add_to(failing: &mut Commit, refused: &Refused<'_>, rejection: &Rejection) {
+    failing.appends.push(refused.event(rejection));
+    failing.appends.extend(request(refused, rejection));
 }
 
 /// Makes the one request for repair that may stand beside a refused output, if one may: not for a run that was
@@ -112,7 +129,9 @@ pub fn request(refused: &Refused<'_>, rejection: &Rejection) -> Option<Candidate
     let stamp = refused.stamp;
     let requested =
         RepairRequested { stamp: stamp.clone(), snapshot: refused.snapshot, rejection: rejection.clone() };
-    let envelope = beside(stamp, "repair", refused.privacy, refused.parents.clone());
+    let mut parents = refused.triggers.clone();
+    parents.push(Parent::named(refused.event(rejection).id()));
+    let envelope = beside(stamp, "repair", refused.privacy, parents);
     Some(requested.candidate(envelope))
 }
 
@@ -129,7 +148,7 @@ mod tests {
 
     fn refused(stamp: &RunStamp, role: AgentRole) -> Refused<'_> {
         let snapshot = Sha256Hash::of(b"packet");
-        Refused { stamp, role, snapshot, privacy: Privacy::Sensitive, parents: Vec::new() }
+        Refused { stamp, role, snapshot, privacy: Privacy::Sensitive, triggers: Vec::new() }
     }
 
     #[test]
@@ -144,6 +163,22 @@ mod tests {
         assert_eq!(one.envelope().source.as_str(), "agent:garden");
         let read: RepairRequested = serde_json::from_slice(one.payload().reveal()).unwrap();
         assert_eq!((read.stamp, read.rejection), (stamp, empty));
+    }
+
+    #[test]
+    fn the_failing_commit_holds_the_refusal_and_the_one_request_that_follows_from_it() {
+        let stamp = stamp();
+        let empty = rejection(&[FinalPart::text("{\"summary\":\"\"}")]);
+        let appended = |role| {
+            let mut failing = Commit::default();
+            add_to(&mut failing, &refused(&stamp, role), &empty);
+            failing.appends
+        };
+        let standard = appended(AgentRole::Standard);
+        let names: Vec<&str> = standard.iter().map(|candidate| candidate.kind().name.as_str()).collect();
+        assert_eq!(names, [OutputRejected::NAME, RepairRequested::NAME]);
+        assert_eq!(standard[1].envelope().parents, [Parent::named(standard[0].id())]);
+        assert_eq!(appended(AgentRole::Repair).len(), 1, "a repair that fails asks for nothing");
     }
 
     #[test]

@@ -330,3 +330,26 @@ fn a_replacement_is_read_strictly() {
     assert!(read_replacement(b"{} {}").is_err());
     assert!(read_replacement(b"{}").is_ok());
 }
+
+/// Judgments as logs have them. What is stored once is read for ever.
+const GOLDEN: [(&str, &str); 2] = [
+    (
+        "1",
+        r#"{"contract":"stream.thought.output.observation@1","contractHash":"f5409dd4f16c7c76528d287b61350970a7454ca3d1d2b855a8280146d068477d","exportEligible":true,"opinion":{"kind":"reject"},"output":"evt_aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq","run":"run_aeaqcaibaeaqcaibaeaqcaibaeaqcaib"}"#,
+    ),
+    (
+        "2",
+        r#"{"contract":"stream.thought.output.observation@1","contractHash":"f5409dd4f16c7c76528d287b61350970a7454ca3d1d2b855a8280146d068477d","criterionVersion":"v1","delivery":"evt_aibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaiba","externalAuthorization":"private","externalExportEligible":true,"opinion":{"kind":"correct","replacement":{"confidence":0.5,"importance":"normal","summary":"Wait.","tags":["conversation"]}},"output":"evt_aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq","qualityEligible":true,"run":"run_aeaqcaibaeaqcaibaeaqcaibaeaqcaib"}"#,
+    ),
+];
+
+#[test]
+fn judgments_of_every_version_are_read_as_they_were_written() {
+    for (version, text) in GOLDEN {
+        let again = match version {
+            "1" => canonical::write_type(&serde_json::from_str::<TrainingExampleV1>(text).unwrap()),
+            _ => canonical::write_type(&serde_json::from_str::<TrainingExample>(text).unwrap()),
+        };
+        assert_eq!(String::from_utf8(again.unwrap()).unwrap(), text, "version {version}");
+    }
+}
