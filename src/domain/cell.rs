@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::content::Content;
+use crate::hash::Sha256Hash;
 use crate::id::{IdError, RunId};
+pub use crate::provider::REQUEST_BYTES_MAX;
+use crate::provider::{self, AnswerPart, ProviderCode, StopReason};
 use crate::text::characters;
 
 /// The version of this protocol; a worker of another version is refused before it is asked anything.
 pub const VERSION: u32 = 1;
-
-/// The longest request in bytes: a full context and its images in base64.
-pub const REQUEST_BYTES_MAX: usize = 24 << 20;
 
 /// The most bytes of a frame around what it carries: version, run, counts and the names of members.
 pub const ENVELOPE_BYTES_MAX: usize = 1 << 10;
@@ -144,7 +144,23 @@ pub struct Answer {
     /// The parts in their order.
     pub parts: Vec<Part>,
     /// Why the model stopped.
-    pub stop: Code,
+    pub stop: StopReason,
+}
+
+impl From<&provider::Answer> for Answer {
+    /// Takes what the worker is told of an answer: not what it used, nor who gave it.
+    fn from(answer: &provider::Answer) -> Self {
+        let part = |part: &AnswerPart| match part {
+            AnswerPart::Text(text) => Part::Text { text: text.clone() },
+            AnswerPart::Thinking { bytes, sha256 } => Part::Thinking { bytes: *bytes, sha256: *sha256 },
+            AnswerPart::ToolCall { id, name, arguments } => Part::ToolCall {
+                id: Content::new(id.clone()),
+                name: Content::new(name.clone()),
+                arguments: arguments.clone(),
+            },
+        };
+        Self { parts: answer.parts.iter().map(part).collect(), stop: answer.stop }
+    }
 }
 
 /// Is one part of an answer; its text is printed by its size only.
@@ -159,9 +175,10 @@ pub enum Part {
     },
     /// What the model thought before it answered; never part of a final message.
     Thinking {
-        /// The text.
-        #[serde(with = "plain")]
-        text: Content<String>,
+        /// How long it was.
+        bytes: u64,
+        /// Its hash.
+        sha256: Sha256Hash,
     },
     /// A tool that the model wants to have called.
     ToolCall {
@@ -229,8 +246,8 @@ pub struct Counts {
     pub text_characters: u64,
     /// How many parts were thinking.
     pub thinking_parts: u64,
-    /// How many characters (UTF-16 code units) they have together.
-    pub thinking_characters: u64,
+    /// How many bytes they have together.
+    pub thinking_bytes: u64,
     /// How many tools the model wants to have called.
     pub tool_calls: u64,
 }
@@ -246,9 +263,9 @@ impl Counts {
                     counts.text_parts += 1;
                     counts.text_characters += characters(text.reveal()) as u64;
                 }
-                Part::Thinking { text } => {
+                Part::Thinking { bytes, .. } => {
                     counts.thinking_parts += 1;
-                    counts.thinking_characters += characters(text.reveal()) as u64;
+                    counts.thinking_bytes = counts.thinking_bytes.saturating_add(*bytes);
                 }
                 Part::ToolCall { .. } => counts.tool_calls += 1,
             }
@@ -257,7 +274,7 @@ impl Counts {
     }
 }
 
-/// Is a fixed word: why a model stopped, or why there is no answer.
+/// Is a fixed word: why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Code(String);
@@ -279,6 +296,12 @@ impl Code {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<ProviderCode> for Code {
+    fn from(code: ProviderCode) -> Self {
+        Self(code.as_str().to_owned())
     }
 }
 

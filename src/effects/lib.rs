@@ -10,6 +10,7 @@ pub mod lock;
 pub mod notify;
 pub mod os;
 pub mod process;
+pub mod sandbox;
 
 #[cfg(test)]
 mod testing;

@@ -38,6 +38,7 @@ fn the_lower_layers_stay_clean() {
     let forbidden = [
         ("src/domain", &["tokio", "ractor", "redb", "clap", "rand", "nix", "libc"][..]),
         ("src/store", &["tokio", "ractor", "clap"][..]),
+        ("src/worker", &["tokio", "ractor", "redb", "clap", "nix", "thoughtstream-store"][..]),
         ("src/effects", &["tokio", "ractor", "redb", "clap"][..]),
         ("src/channels", &["ractor", "redb", "clap"][..]),
         ("actors", &["redb", "clap"][..]),

@@ -24,10 +24,10 @@ fn text(text: &str) -> Part {
 
 fn answer() -> Outcome {
     let call = |text: &str| Content::new(text.to_owned());
-    let thinking = Part::Thinking { text: Content::new("hm 😀".to_owned()) };
+    let thinking = Part::Thinking { bytes: 7, sha256: Sha256Hash::of(b"hm") };
     let tool = Part::ToolCall { id: call("1"), name: call("look"), arguments: call("{\"a\":1") };
-    let parts = vec![thinking, text("Good day"), tool];
-    Outcome::Answered(Answer { parts, stop: Code::parse("stop").unwrap() })
+    let parts = vec![thinking, text("Good day 😀"), tool];
+    Outcome::Answered(Answer { parts, stop: StopReason::Stop })
 }
 
 fn result() -> CellResult {
@@ -61,16 +61,26 @@ fn a_conversation_in_order_gives_the_final_parts_and_counts_the_rest() {
     assert!(exchange.is_concluded());
     let result = exchange.closed().unwrap();
     let Outcome::Answered(Answer { parts, stop }) = result.outcome else { panic!("refused") };
-    assert_eq!((parts.len(), stop.as_str()), (2, "stop"));
-    assert_eq!(parts[0], text("Good day"));
-    let counts = Counts {
-        text_parts: 1,
-        text_characters: 8,
-        thinking_parts: 1,
-        thinking_characters: 5,
-        tool_calls: 1,
-    };
+    assert_eq!((parts.len(), stop), (2, StopReason::Stop));
+    assert_eq!(parts[0], text("Good day 😀"));
+    let counts =
+        Counts { text_parts: 1, text_characters: 11, thinking_parts: 1, thinking_bytes: 7, tool_calls: 1 };
     assert_eq!(result.counts, counts);
+}
+
+#[test]
+fn what_a_provider_answered_is_told_without_who_and_how_much() {
+    let content = |text: &str| Content::new(text.to_owned());
+    let (bytes, sha256) = (7, Sha256Hash::of(b"hm"));
+    let call =
+        AnswerPart::ToolCall { id: "1".to_owned(), name: "look".to_owned(), arguments: content("{\"a\":1") };
+    let parts = vec![AnswerPart::Thinking { bytes, sha256 }, AnswerPart::Text(content("Good day 😀")), call];
+    let (usage, model) = (provider::Usage::default(), "m".to_owned());
+    let answered = provider::Answer { parts, stop: StopReason::Stop, usage, model };
+    assert_eq!(Outcome::Answered(Answer::from(&answered)), answer());
+    for code in ProviderCode::ALL {
+        assert_eq!(Code::parse(code.as_str()).unwrap(), Code::from(*code));
+    }
 }
 
 #[test]
@@ -118,7 +128,7 @@ fn everything_else_after_the_answer_is_one_breach() {
         change(&mut result);
         frame(&FromWorker::Result(result))
     };
-    let outcome = |parts| Outcome::Answered(Answer { parts, stop: Code::parse("stop").unwrap() });
+    let outcome = |parts| Outcome::Answered(Answer { parts, stop: StopReason::Stop });
     let good = lied(&|_| ());
     let cases = [
         (frame(&ask()), Breach::SecondAsk),
@@ -146,7 +156,7 @@ fn what_does_not_fit_is_not_sent() {
     let long = "x".repeat(ANSWER_BYTES_MAX);
     let (mut exchange, _) = Exchange::begin(packet()).unwrap();
     exchange.heard(&frame(&ask())).unwrap();
-    let outcome = Outcome::Answered(Answer { parts: vec![text(&long)], stop: Code::parse("stop").unwrap() });
+    let outcome = Outcome::Answered(Answer { parts: vec![text(&long)], stop: StopReason::Stop });
     assert_eq!(exchange.told(outcome), Err(FrameError::Oversize));
     assert_eq!(Request::parse("x".repeat(REQUEST_BYTES_MAX + 1)), Err(RequestError));
     assert_eq!(Request::parse("{} {}".to_owned()), Err(RequestError));
@@ -160,7 +170,7 @@ fn nothing_that_is_said_is_printed() {
     exchange.heard(&frame(&ask())).unwrap();
     exchange.told(answer()).unwrap();
     let printed = format!("{exchange:?} {:?} {:?} {:?}", packet(), ask(), answer());
-    for content in ["model", "Good day", "look", "hm"] {
+    for content in ["model", "Good day", "look"] {
         assert!(!printed.contains(content), "{content}");
     }
 }
