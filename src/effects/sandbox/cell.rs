@@ -28,6 +28,7 @@ pub enum End {
 #[derive(Debug)]
 pub struct Cell {
     child: Option<Child>,
+    processes: [u32; 2],
     /// The first process inside: the worker. All others there die with it.
     init: OwnedFd,
     /// The one outside that waits for it.
@@ -41,7 +42,7 @@ pub struct Cell {
 impl Cell {
     pub(super) fn new(
         mut child: Child,
-        init: OwnedFd,
+        (first, init): (Pid, OwnedFd),
         pipes: Pipes,
         ended: mpsc::Sender<Child>,
     ) -> Result<Self, LaunchError> {
@@ -57,7 +58,8 @@ impl Cell {
         })?;
         let Pipes { stdin, stdout, stderr } = pipes;
         let (stdin, stdout) = (Some(stdin), Some(stdout));
-        Ok(Self { child: Some(child), init, monitor, stdin, stdout, stderr, ended })
+        let processes = [child.id(), first.as_raw_pid().cast_unsigned()];
+        Ok(Self { child: Some(child), processes, init, monitor, stdin, stdout, stderr, ended })
     }
 
     /// Hands out the worker's stdin and stdout, once.
@@ -65,10 +67,11 @@ impl Cell {
         self.stdin.take().zip(self.stdout.take())
     }
 
-    /// Returns the number of the process outside, for tests that look whether it is gone.
+    /// Returns the numbers of the process that waits outside and of the worker, so that one can look whether
+    /// they are gone.
     #[must_use]
-    pub fn monitor_process(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::id)
+    pub const fn processes(&self) -> [u32; 2] {
+        self.processes
     }
 
     /// Waits at most so long for the worker to end, kills it if it does not, and says how it ended. Blocks.

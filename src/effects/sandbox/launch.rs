@@ -248,7 +248,7 @@ impl Held {
             return Err(LaunchError::Closed);
         };
         // From here on both processes are ended whatever happens.
-        let cell = Cell::new(child, init, pipes, ended)?;
+        let cell = Cell::new(child, (first, init), pipes, ended)?;
         limit(first, limits).map_err(failed("limit it"))?;
         write(&self.release, b"g").map_err(|errno| failed("let it go")(errno.into()))?;
         Ok(cell)
