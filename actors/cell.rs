@@ -18,7 +18,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-pub use keeper::{CellPlace, Cells, Unavailable};
+pub use keeper::{CellPlace, Cells, NO_KEEPER, Unavailable};
 
 /// Read at once; a pipe gives no more.
 const CHUNK: usize = 64 << 10;

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `log` | the one writer; without it the service ends (exit 70) and is started anew |
 //! | `scribe` | writes down what supervisors notice |
+//! | support | what the work of consumers needs, such as the keeper of the cells |
 //! | `consumers` | a pool: one actor for each enabled declaration |
 //! | `producers` | a pool: one actor for each watched source |
 //! | others | what the surface adds: the control sockets |
@@ -86,6 +87,8 @@ pub struct ServiceArgs {
     pub clock: Arc<dyn Clock>,
     /// The program's version, for the log.
     pub program: String,
+    /// Children that the work of consumers needs: started before them, and stopped after them.
+    pub support: Vec<ChildSpec>,
     /// Children that the caller adds: they are given the handle and stopped first.
     pub extra: Extra,
 }

@@ -20,7 +20,7 @@ use crate::address::Address;
 use crate::supervisor::{ChildName, ChildSpec, Detail, ReasonCode, StatusCell};
 
 /// There is no keeper, or it did not answer before the run's deadline.
-const NO_KEEPER: Unavailable = Unavailable {
+pub const NO_KEEPER: Unavailable = Unavailable {
     code: "sandbox-closed",
     way_out: "the service is starting, stopping or overloaded; it is tried again",
 };

@@ -66,6 +66,7 @@ struct Opened {
     clean: Option<bool>,
     producers: Vec<ProducerSpec>,
     program: String,
+    support: Vec<ChildSpec>,
     extra: Extra,
 }
 
@@ -103,8 +104,8 @@ fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Resul
         turn: tokio::sync::Mutex::default(),
         root: std::sync::OnceLock::new(),
     }));
-    let ServiceArgs { producers, program, extra, .. } = args;
-    Ok(Opened { handle, clean, producers, program, extra })
+    let ServiceArgs { producers, program, support, extra, .. } = args;
+    Ok(Opened { handle, clean, producers, program, support, extra })
 }
 
 impl Service {
@@ -116,7 +117,7 @@ impl Service {
     pub async fn start(args: ServiceArgs) -> Result<Self, StartError> {
         let loaded = (args.load)().map_err(StartError::Problems)?;
         let consumers = SupervisorSpec::pool(ChildName::fixed("consumers"));
-        let Opened { handle, clean, producers, program, extra } = open(args, &loaded, &consumers)?;
+        let Opened { handle, clean, producers, program, support, extra } = open(args, &loaded, &consumers)?;
         let (notices, received) = NoticeQueue::new(NoticeQueue::CAPACITY);
         let incarnation = handle.0.incarnation;
         let scribe = ScribeArgs {
@@ -130,9 +131,11 @@ impl Service {
             .child(handle.writer_child())
             .child(ChildSpec::actor(ChildName::fixed("scribe"), "scribe", move |context| {
                 (Scribe, ScribeArgs { status: Arc::clone(&context.status), ..scribe.clone() })
-            }))
-            .nested(consumers)
-            .nested(handle.producers_pool(producers));
+            }));
+        for child in support {
+            root = root.child(child);
+        }
+        root = root.nested(consumers).nested(handle.producers_pool(producers));
         for child in extra(&handle) {
             root = root.child(child);
         }

@@ -83,6 +83,7 @@ impl Bench {
             points: Arc::clone(&self.points),
             clock: Arc::new(SystemClock),
             program: "test".to_owned(),
+            support: Vec::new(),
             extra: Box::new(|_| Vec::new()),
         })
         .await
@@ -246,6 +247,7 @@ async fn an_escalation_reaches_the_consumer_it_is_addressed_to_and_no_other() {
         points: KillPoints::disabled(),
         clock: Arc::new(SystemClock),
         program: "test".to_owned(),
+        support: Vec::new(),
         extra: Box::new(|_| Vec::new()),
     })
     .await
@@ -295,6 +297,7 @@ async fn a_changed_declaration_under_an_unchanged_version_is_refused_and_a_bump_
         points: KillPoints::disabled(),
         clock: Arc::new(SystemClock),
         program: "test".to_owned(),
+        support: Vec::new(),
         extra: Box::new(|_| Vec::new()),
     };
     let refused = Service::start(args(changed.clone())).await;

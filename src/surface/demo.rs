@@ -138,6 +138,7 @@ fn arguments(stage: &Stage, points: Arc<KillPoints>) -> Result<ServiceArgs, Fail
         points,
         clock: Arc::new(SystemClock),
         program: env!("CARGO_PKG_VERSION").to_owned(),
+        support: Vec::new(),
         extra: Box::new(|_| Vec::new()),
     })
 }

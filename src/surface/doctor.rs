@@ -5,10 +5,11 @@ use thoughtstream_domain::time::Timestamp;
 use thoughtstream_effects::dirs::{DirError, PrivateDir};
 use thoughtstream_effects::disk::{Room, room};
 
+use crate::cells::{self, Obstacle, Tried};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::{LoadFailure, load};
-use crate::places::Places;
+use crate::places::{Places, environment};
 use crate::query::consumers::{Consumer, State};
 use crate::query::inbox::{Kind, Waiting};
 use crate::query::status::Status;
@@ -180,6 +181,25 @@ fn judged(room: &Room) -> Check {
             check(id, Health::Advice, evidence, Some("free some space before the log must wait"))
         }
         ROOM_ADVISED.. => check(id, Health::Ok, evidence, None),
+    }
+}
+
+/// Runs the worker in its sandbox once.
+#[must_use]
+pub fn sandbox(places: &Places) -> Check {
+    let id = "sandbox";
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return unseen(id, &Failure::of(Exit::CouldNotLook, "doctor.threads", &error)),
+    };
+    match runtime.block_on(cells::try_out(cells::place(&places.data, &environment))) {
+        Ok(Tried { worker, libraries, millis }) => {
+            let libraries = count(libraries as u64, "library file");
+            check(id, Health::Ok, format!("worker {worker} with {libraries} ran inside in {millis} ms"), None)
+        }
+        Err(Obstacle { code, seen, way_out }) => {
+            check(id, Health::Finding, format!("{seen} ({code})"), Some(way_out))
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thoughtstream_actors::cell::Cells;
 use thoughtstream_actors::clock::SystemClock;
 use thoughtstream_actors::killpoint::KillPoints;
 use thoughtstream_actors::producer::ProducerSpec;
@@ -25,6 +26,7 @@ use thoughtstream_effects::{notify, os};
 use thoughtstream_store::{Options, Store};
 use tokio_util::sync::CancellationToken;
 
+use crate::cells;
 use crate::client::{COMING, LOCK, lock_failure};
 use crate::command::asking::open_failure;
 use crate::command::init::data_failure;
@@ -209,6 +211,7 @@ fn arguments(
     let (since, our_uid, places) = (now(), nix::unistd::geteuid().as_raw(), session.places.clone());
     let watched = loaded.config.folders.iter();
     let folders: BTreeMap<_, _> = watched.map(|folder| (folder.source.clone(), identity(folder))).collect();
+    let cells = Cells::new(cells::place(&data, &environment));
     let extra = move |service: &ServiceHandle| {
         let service = service.clone();
         vec![keeper::child(doors, our_uid, move |closing| ServiceDesk {
@@ -232,6 +235,7 @@ fn arguments(
         paused: how.paused,
         clock: Arc::new(SystemClock),
         program: env!("CARGO_PKG_VERSION").to_owned(),
+        support: vec![cells.child()],
         extra: Box::new(extra),
     })
 }

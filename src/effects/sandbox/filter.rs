@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_filter_fits_this_machine_and_into_a_pipe() {
         let bytes = program().unwrap();
-        assert!(bytes.len() % 8 == 0 && (8..4096).contains(&bytes.len()), "{}", bytes.len());
+        assert!(bytes.len().is_multiple_of(8) && (8..4096).contains(&bytes.len()), "{}", bytes.len());
     }
 
     #[test]

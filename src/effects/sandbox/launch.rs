@@ -231,9 +231,12 @@ fn spawn(bubblewrap: &Path, root: &Path, filter: &[u8]) -> Spawned {
     command.arg0("bwrap").args(arguments).env_clear().current_dir("/");
     command.stdin(Stdio::from(stdin_inside)).stdout(Stdio::from(stdout_inside));
     command.stderr(Stdio::from(stderr_inside));
-    let child = command.spawn().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => LaunchError::NoBubblewrap,
-        _ => LaunchError::Io { step: "start bubblewrap", source },
+    let child = command.spawn().map_err(|source| {
+        if source.kind() == io::ErrorKind::NotFound {
+            LaunchError::NoBubblewrap
+        } else {
+            LaunchError::Io { step: "start bubblewrap", source }
+        }
     })?;
     Ok(Held { child: Some(child), pipes: Some(Pipes { stdin, stdout, stderr }), info, release })
 }

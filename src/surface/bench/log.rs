@@ -99,6 +99,7 @@ impl Subject {
             points: KillPoints::disabled(),
             clock: Arc::new(SystemClock),
             program: "bench".to_owned(),
+            support: Vec::new(),
             extra: Box::new(|_| Vec::new()),
         };
         let service = Service::start(args).await.map_err(BenchError::of)?;

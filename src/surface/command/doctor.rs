@@ -7,7 +7,8 @@ use super::asking::{self, Gather, read};
 use super::verify::Reported;
 use crate::ask::Ask;
 use crate::doctor::{
-    Check, Diagnosis, by_inbox, by_report, by_status, configuration, data_directory, disk_room, unseen,
+    Check, Diagnosis, by_inbox, by_report, by_status, configuration, data_directory, disk_room, sandbox,
+    unseen,
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -33,6 +34,7 @@ pub fn run(args: &DoctorArgs, session: &Session, out: &mut Out) -> Result<Exit, 
     // Without the directory nothing below it can be looked at, and nothing is made by looking.
     if checks.iter().all(|check| check.id != "data-directory" || check.status == crate::doctor::Health::Ok) {
         checks.push(disk_room(&session.places));
+        checks.push(sandbox(&session.places));
         checks.extend(log_checks(args, session));
     }
     let diagnosis = Diagnosis::of(checks);

@@ -185,6 +185,7 @@ fn from_log(look: &Look<'_>, consumers: &[Consumer]) -> Result<Node, Failure> {
     root.children = vec![
         down("log", "log-writer"),
         down("scribe", "scribe"),
+        down("cells", "cell-keeper"),
         pool,
         producers,
         down("doors", "doorkeeper"),

@@ -161,6 +161,7 @@ impl Stage {
             points: Arc::clone(&self.points),
             clock: Arc::clone(&self.clock),
             program: "chaos".to_owned(),
+            support: Vec::new(),
             extra: Box::new(|_| Vec::new()),
         }
     }
