@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 pub use provider::{
     Answer, ProviderCounters, ProviderRequest, ProviderScript, Rule, Says, ToolCall, Usage, When,
 };
-pub use script::Script;
+pub use script::{EXAMPLE, Script, codes};
 pub use stage::{Counters, Seen};
 pub use telegram::{
     After, Bot, Image, ImageKind, Item, Message, MessageRef, Outcome, Scripted, SentMessage, TelegramAnswer,

@@ -1,5 +1,14 @@
 //! What a rehearsal plays, written as a file of YAML or made in a test.
 
+mod happening;
+mod keys;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use read::codes;
+use thoughtstream_domain::yaml::{Problem, json_schema};
+
 use super::provider::{Answer, ProviderScript, Rule};
 use super::telegram::TelegramScript;
 
@@ -12,7 +21,24 @@ pub struct Script {
     pub telegram: TelegramScript,
 }
 
+/// A script to start from: it answers, refuses, stumbles once, and lets somebody write.
+pub const EXAMPLE: &str = include_str!("../../../ops/rehearsal.example.yaml");
+
 impl Script {
+    /// Reads a script from its text; `name` is what problems call the file.
+    ///
+    /// # Errors
+    /// Every problem, in the order of the text.
+    pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
+        read::parse(name, bytes)
+    }
+
+    /// Returns the JSON Schema of a script, for editors.
+    #[must_use]
+    pub fn schema() -> serde_json::Value {
+        json_schema("thoughtstream rehearsal", "What a rehearsal plays.", &keys::SCRIPT)
+    }
+
     /// Makes a script whose provider answers everything with one answer.
     #[must_use]
     pub fn answering(answer: Answer) -> Self {
