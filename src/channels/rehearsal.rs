@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 pub use provider::{
     Answer, ProviderCounters, ProviderRequest, ProviderScript, Rule, Says, ToolCall, Usage, When,
 };
-pub use script::{EXAMPLE, Script, codes};
+pub use script::{BYTES_MAX as SCRIPT_BYTES_MAX, EXAMPLE, Script, codes};
 pub use stage::{Counters, Seen};
 pub use telegram::{
     After, Bot, Image, ImageKind, Item, Message, MessageRef, Outcome, Scripted, SentMessage, TelegramAnswer,
@@ -123,13 +123,13 @@ impl Rehearsal {
     /// Returns the latest requests to the provider, oldest first.
     #[must_use]
     pub fn provider_requests(&self) -> Vec<ProviderRequest> {
-        self.stage.look(|state| state.provider.requests.clone())
+        self.stage.look(|state| state.provider.requests.iter().cloned().collect())
     }
 
-    /// Returns the messages of the bot that arrived, in order.
+    /// Returns the messages of the bot that arrived, in order; of very many the latest.
     #[must_use]
     pub fn sent_messages(&self) -> Vec<SentMessage> {
-        self.stage.look(|state| state.telegram.sent.clone())
+        self.stage.look(|state| state.telegram.sent.iter().cloned().collect())
     }
 
     /// Returns the number of the bot's latest message in a chat.

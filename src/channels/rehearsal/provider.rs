@@ -5,7 +5,7 @@
 
 mod completion;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -16,6 +16,12 @@ use super::wire::{Body, Manner, Reply, Request};
 
 /// The latest requests are kept with their bodies; a test or a person looks at a few.
 const REQUESTS_MAX: usize = 1024;
+
+/// Their bodies are kept within this; a context with images has megabytes.
+const REQUESTS_BYTES_MAX: usize = 64 << 20;
+
+/// So many different bodies are told apart in the counters; a load test sends more.
+const BODIES_MAX: usize = 4096;
 
 /// Is the part of a script that plays a provider.
 #[derive(Debug, Clone, Default)]
@@ -237,7 +243,7 @@ pub struct ProviderCounters {
     pub left: u64,
     /// Requests by the rule that answered, or by why none did.
     pub rules: BTreeMap<String, u64>,
-    /// How often each body was sent, by its hash.
+    /// How often each body was sent, by its hash; of very many different ones only the first.
     pub bodies: BTreeMap<String, u64>,
 }
 
@@ -246,7 +252,9 @@ pub struct ProviderCounters {
 pub(super) struct Provider {
     pub(super) script: ProviderScript,
     pub(super) counters: ProviderCounters,
-    pub(super) requests: Vec<ProviderRequest>,
+    pub(super) requests: VecDeque<ProviderRequest>,
+    /// The bytes of their bodies.
+    kept: usize,
 }
 
 /// Is an answer that is ready to be brought.
@@ -259,7 +267,7 @@ pub(super) struct Ready {
 
 impl Provider {
     pub(super) fn new(script: ProviderScript) -> Self {
-        Self { script, counters: ProviderCounters::default(), requests: Vec::new() }
+        Self { script, counters: ProviderCounters::default(), requests: VecDeque::new(), kept: 0 }
     }
 
     /// Answers a request to complete a chat.
@@ -270,11 +278,12 @@ impl Provider {
         let ready = self.answer(request, number, asked.as_ref());
         let hash = Sha256Hash::of(request.body.reveal());
         *self.counters.rules.entry(ready.rule.clone()).or_default() += 1;
-        *self.counters.bodies.entry(hash.to_string()).or_default() += 1;
-        if self.requests.len() == REQUESTS_MAX {
-            self.requests.remove(0);
+        let bodies = &mut self.counters.bodies;
+        let body = hash.to_string();
+        if bodies.len() < BODIES_MAX || bodies.contains_key(&body) {
+            *bodies.entry(body).or_default() += 1;
         }
-        self.requests.push(ProviderRequest {
+        self.keep(ProviderRequest {
             number,
             rule: ready.rule.clone(),
             model: asked.as_ref().map(|asked| asked.model.clone()),
@@ -283,6 +292,18 @@ impl Provider {
             hash,
         });
         ready
+    }
+
+    /// Keeps a request, and lets go of the oldest ones if it is too much.
+    fn keep(&mut self, request: ProviderRequest) {
+        self.kept += request.body.reveal().len();
+        self.requests.push_back(request);
+        while self.requests.len() > REQUESTS_MAX
+            || (self.kept > REQUESTS_BYTES_MAX && self.requests.len() > 1)
+        {
+            let Some(oldest) = self.requests.pop_front() else { return };
+            self.kept -= oldest.body.reveal().len();
+        }
     }
 
     fn answer(&self, request: &Request, number: u64, asked: Option<&Asked>) -> Ready {

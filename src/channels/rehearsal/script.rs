@@ -6,7 +6,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub use read::codes;
+pub use read::{BYTES_MAX, codes};
 use thoughtstream_domain::yaml::{Problem, json_schema};
 
 use super::provider::{Answer, ProviderScript, Rule};

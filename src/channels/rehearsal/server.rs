@@ -141,13 +141,15 @@ async fn bot(connection: &Connection, request: &Request, stage: &Stage) -> Optio
         reply: ready.reply,
         manner: ready.manner,
     };
-    if rest.is_empty() || !stage.look(|state| state.telegram.script.token.reveal() == token) {
-        let reply = match rest.is_empty() {
-            true => Reply::json(404, &json!({ "error": "there is nothing here" })),
-            false => stage.change(|state| state.telegram.unauthorized()),
-        };
+    let aside = |side: &'static str, what: &str, reply: Reply| {
         let manner = Manner::default();
-        return Some(Answer { side: "telegram", what: "unauthorized".to_owned(), rule: None, reply, manner });
+        Some(Answer { side, what: what.to_owned(), rule: None, reply, manner })
+    };
+    if rest.is_empty() {
+        return aside("rehearsal", "nothing", Reply::json(404, &json!({ "error": "there is nothing here" })));
+    }
+    if !stage.look(|state| state.telegram.script.token.reveal() == token) {
+        return aside("telegram", "unauthorized", stage.change(|state| state.telegram.unauthorized()));
     }
     if is_file {
         let asked = telegram::Asked::of("download", request);

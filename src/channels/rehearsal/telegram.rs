@@ -19,6 +19,9 @@ pub use update::{After, Image, ImageKind, Item, Message, MessageRef, Scripted};
 
 use super::wire::Manner;
 
+/// The latest messages of the bot are kept; a test or a person looks at a few.
+const SENT_MAX: usize = 4096;
+
 /// Is the part of a script that plays Telegram.
 #[derive(Debug, Clone)]
 pub struct TelegramScript {
@@ -198,7 +201,7 @@ pub struct TelegramCounters {
 pub(super) struct Telegram {
     pub(super) script: TelegramScript,
     pub(super) counters: TelegramCounters,
-    pub(super) sent: Vec<SentMessage>,
+    pub(super) sent: VecDeque<SentMessage>,
     next_update: i64,
     queue: VecDeque<Queued>,
     /// Rises with every poller; only the latest is answered.
@@ -261,7 +264,7 @@ impl Telegram {
             next_update: script.first_update,
             script,
             counters,
-            sent: Vec::new(),
+            sent: VecDeque::new(),
             queue: VecDeque::new(),
             poller: 0,
             allowed: None,
@@ -284,8 +287,15 @@ impl Telegram {
 
     /// Returns the updates that wait, as the counters say it.
     pub(super) fn counters(&self) -> TelegramCounters {
-        let (waiting, sent) = (self.queue.len() as u64, self.sent.len() as u64);
-        TelegramCounters { waiting, sent, ..self.counters.clone() }
+        TelegramCounters { waiting: self.queue.len() as u64, ..self.counters.clone() }
+    }
+
+    fn keep(&mut self, message: SentMessage) {
+        self.counters.sent += 1;
+        if self.sent.len() == SENT_MAX {
+            self.sent.pop_front();
+        }
+        self.sent.push_back(message);
     }
 
     fn is_allowed(&self, kind: &str) -> bool {

@@ -13,8 +13,10 @@ use super::super::wire::{Cut, CutAt, CutHow, Drip, Manner};
 use super::Script;
 use super::keys::SCRIPT;
 
-/// A script may carry a few images.
-const LIMITS: Limits = Limits { bytes_max: 4 << 20 };
+/// The longest script: it may carry a few images.
+pub const BYTES_MAX: usize = 4 << 20;
+
+const LIMITS: Limits = Limits { bytes_max: BYTES_MAX };
 
 /// The kinds of problem that only a script has.
 pub mod codes {

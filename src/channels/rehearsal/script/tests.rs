@@ -139,9 +139,7 @@ telegram:
     assert!(matches!(rules[3].answer.outcome, Outcome::Good));
 }
 
-#[test]
-fn everything_that_is_wrong_is_reported_at_its_place() {
-    let text = r#"provider:
+const WRONG_PROVIDER: &str = r#"provider:
   rules:
     - name: a
       answer: { text: hi, echo: true }
@@ -151,20 +149,11 @@ fn everything_that_is_wrong_is_reported_at_its_place() {
       answer: { usage: none }
     - answer: { echo: false, cut: 3, reset: body }
   otherwise: { bodyBase64: "?", delay: 2 }
-telegram:
-  token: "a b"
-  updates:
-    - { after: soon }
-    - message: { text: hi }
-    - message: { chat: 42 }
-      reaction: { chat: 42, message: last }
-    - edit: { chat: 42, message: 1, text: x }
-      forged: true
-    - raw: "[1]"
-  rules:
-    - answer: { retryAfter: 3s }
 "#;
-    insta::assert_snapshot!(problems(text), @r##"
+
+#[test]
+fn what_is_wrong_with_a_provider_is_reported_at_its_place() {
+    insta::assert_snapshot!(problems(WRONG_PROVIDER), @r##"
     script.yaml:4:27: something else is answered already [script.one-of]
       4 |       answer: { text: hi, echo: true }
         |                           ^^^^
@@ -217,44 +206,64 @@ telegram:
       10 |   otherwise: { bodyBase64: "?", delay: 2 }
          |                                        ^
       add a unit, such as `2s`
-    script.yaml:12:10: this is not a token [shape.bad-value]
-      12 |   token: "a b"
-         |          ^^^^^
+    "##);
+}
+
+const WRONG_TELEGRAM: &str = r#"telegram:
+  token: "a b"
+  updates:
+    - { after: soon }
+    - message: { text: hi }
+    - message: { chat: 42 }
+      reaction: { chat: 42, message: last }
+    - edit: { chat: 42, message: 1, text: x }
+      forged: true
+    - raw: "[1]"
+  rules:
+    - answer: { retryAfter: 3s }
+"#;
+
+#[test]
+fn what_is_wrong_with_telegram_is_reported_at_its_place() {
+    insta::assert_snapshot!(problems(WRONG_TELEGRAM), @r##"
+    script.yaml:2:10: this is not a token [shape.bad-value]
+      2 |   token: "a b"
+        |          ^^^^^
       write it like `100000001:rehearsal`
-    script.yaml:14:7: nothing says what happens [script.one-of]
-      14 |     - { after: soon }
-         |       ^^^^^^^^^^^^^^^
+    script.yaml:4:7: nothing says what happens [script.one-of]
+      4 |     - { after: soon }
+        |       ^^^^^^^^^^^^^^^
       one of message, edit, reaction, raw
-    script.yaml:14:16: this is not a length of time, or `reply` [shape.bad-value]
-      14 |     - { after: soon }
-         |                ^^^^
+    script.yaml:4:16: this is not a length of time, or `reply` [shape.bad-value]
+      4 |     - { after: soon }
+        |                ^^^^
       write it like `2s`
-    script.yaml:15:7: the key `chat` is missing [shape.missing-key]
-      15 |     - message: { text: hi }
-         |       ^^^^^^^
+    script.yaml:5:7: the key `chat` is missing [shape.missing-key]
+      5 |     - message: { text: hi }
+        |       ^^^^^^^
       chat: the chat
-    script.yaml:16:16: the message holds nothing [script.one-of]
-      16 |     - message: { chat: 42 }
-         |                ^^^^^^^^^^^^
+    script.yaml:6:16: the message holds nothing [script.one-of]
+      6 |     - message: { chat: 42 }
+        |                ^^^^^^^^^^^^
       an empty message is written as `text: ""`
-    script.yaml:17:7: something else happens already [script.one-of]
-      17 |       reaction: { chat: 42, message: last }
-         |       ^^^^^^^^
+    script.yaml:7:7: something else happens already [script.one-of]
+      7 |       reaction: { chat: 42, message: last }
+        |       ^^^^^^^^
       one thing happens in each update
-    script.yaml:17:38: this word is not known here [shape.bad-value]
-      17 |       reaction: { chat: 42, message: last }
-         |                                      ^^^^
+    script.yaml:7:38: this word is not known here [shape.bad-value]
+      7 |       reaction: { chat: 42, message: last }
+        |                                      ^^^^
       write `last-reply` or `last-said`
-    script.yaml:19:7: `forged` means nothing here [script.not-together]
-      19 |       forged: true
-         |       ^^^^^^
+    script.yaml:9:7: `forged` means nothing here [script.not-together]
+      9 |       forged: true
+        |       ^^^^^^
       it belongs to message or raw
-    script.yaml:20:12: an update is a JSON object [script.json]
-      20 |     - raw: "[1]"
+    script.yaml:10:12: an update is a JSON object [script.json]
+      10 |     - raw: "[1]"
          |            ^^^^^
       such as '{"poll": {}}'
-    script.yaml:22:17: `retryAfter` means nothing here [script.not-together]
-      22 |     - answer: { retryAfter: 3s }
+    script.yaml:12:17: `retryAfter` means nothing here [script.not-together]
+      12 |     - answer: { retryAfter: 3s }
          |                 ^^^^^^^^^^
       it belongs to status
     "##);

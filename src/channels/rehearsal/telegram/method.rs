@@ -200,7 +200,7 @@ impl Telegram {
             return problem(400, "Bad Request: message to be replied not found");
         }
         let (message, shown) = self.reply(chat, text, reply_to, now);
-        self.sent.push(SentMessage {
+        self.keep(SentMessage {
             chat,
             message,
             text: Content::new(text.to_owned()),
