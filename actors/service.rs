@@ -96,7 +96,7 @@ pub struct ServiceArgs {
 /// Compiles the enabled declarations of a set.
 #[must_use]
 pub fn compile(set: &DeclarationSet) -> Vec<ConsumerSpec> {
-    set.enabled().map(ConsumerSpec::of).collect()
+    set.enabled().filter_map(ConsumerSpec::of).collect()
 }
 
 /// Is a consumer that runs.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thoughtstream_domain::declaration::{self, Declaration, LifecycleMode, VersionChange};
+use thoughtstream_domain::declaration::{Declaration, LifecycleMode, VersionChange};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, SourceId, TypeName};
 use thoughtstream_domain::lane::Limits;
@@ -50,9 +50,9 @@ impl std::fmt::Debug for ConsumerSpec {
 }
 
 impl ConsumerSpec {
-    /// Compiles a declaration.
+    /// Compiles a declaration, unless it asks a model: loading refuses to enable those so far.
     #[must_use]
-    pub fn of(declaration: &Declaration) -> Self {
+    pub fn of(declaration: &Declaration) -> Option<Self> {
         let subscription = declaration.subscription().clone();
         let batch = subscription.batch();
         let context = declaration.context();
@@ -62,13 +62,11 @@ impl ConsumerSpec {
             LifecycleMode::TwoCommit => subscription.concurrency(),
             LifecycleMode::Settled => 1,
         };
-        let runner = match declaration.runner() {
-            declaration::Runner::Deterministic { transform } => Deterministic {
-                transform: transform.clone(),
-                characters_max: usize::try_from(context.max_chars).unwrap_or(usize::MAX),
-            },
+        let runner = Deterministic {
+            transform: declaration.runner().transform()?.to_owned(),
+            characters_max: usize::try_from(context.max_chars).unwrap_or(usize::MAX),
         };
-        Self {
+        Some(Self {
             key: declaration.key().clone(),
             fingerprint: declaration.fingerprint(),
             limits: Limits {
@@ -85,7 +83,7 @@ impl ConsumerSpec {
             on_version_change: declaration.on_version_change().clone(),
             canonical: declaration.canonical(),
             subscription,
-        }
+        })
     }
 
     /// Returns what an attempt's commits bind.

@@ -24,12 +24,16 @@ mod identity;
 mod keys;
 mod load;
 mod loops;
+mod model;
 #[cfg(test)]
 mod tests;
 
 pub use catalog::{Catalog, FieldKind, PromotedField, TransformInfo};
 pub use identity::{Change, bump, check_registered, diff};
 pub use load::{PROMPT_BYTES_MAX, Prompts, load_all, schema};
+pub use model::{
+    Conversation, DocumentRecipe, DocumentSubscription, ModelRunner, Role, Strategy as ContextStrategy,
+};
 
 /// Is a checked declaration.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +79,34 @@ pub enum Runner {
         /// Its name.
         transform: String,
     },
+    /// One request to a model for each run.
+    Pi(Box<ModelRunner>),
+}
+
+impl Runner {
+    /// Returns the transform's name, if it is one.
+    #[must_use]
+    pub fn transform(&self) -> Option<&str> {
+        match self {
+            Self::Deterministic { transform } => Some(transform),
+            Self::Pi(_) => None,
+        }
+    }
+
+    /// Returns what asks a model, if it does.
+    #[must_use]
+    pub fn model(&self) -> Option<&ModelRunner> {
+        match self {
+            Self::Deterministic { .. } => None,
+            Self::Pi(model) => Some(model),
+        }
+    }
+
+    /// Says whether its runs are repairs.
+    #[must_use]
+    pub fn repairs(&self) -> bool {
+        self.model().is_some_and(|model| model.role == Role::Repair)
+    }
 }
 
 /// Is the prompt of a declaration, as it was when the declaration was checked.
@@ -244,9 +276,20 @@ impl Declaration {
         map.insert("description".to_owned(), json!(self.description));
         map.insert("subscribe".to_owned(), self.subscription.to_json());
         let (events, chars) = (self.context.max_events, self.context.max_chars);
-        map.insert("context".to_owned(), json!({ "maxEvents": events, "maxChars": chars }));
-        let Runner::Deterministic { transform } = &self.runner;
-        map.insert("runner".to_owned(), json!({ "kind": "deterministic", "transform": transform }));
+        let mut context = Map::new();
+        context.insert("maxEvents".to_owned(), events.into());
+        context.insert("maxChars".to_owned(), chars.into());
+        let runner = match &self.runner {
+            Runner::Deterministic { transform } => json!({ "kind": "deterministic", "transform": transform }),
+            Runner::Pi(model) => {
+                model.strategy.describe(&mut context);
+                map.insert("outputMode".to_owned(), model.mode.as_str().into());
+                map.insert("accounting".to_owned(), model.account_json());
+                model.to_json()
+            }
+        };
+        map.insert("context".to_owned(), Value::Object(context));
+        map.insert("runner".to_owned(), runner);
         if let Some(prompt) = &self.prompt {
             map.insert("prompt".to_owned(), json!(prompt.path));
         }
@@ -265,13 +308,15 @@ impl Declaration {
             VersionChange::New => json!("new"),
         };
         map.insert("onVersionChange".to_owned(), change);
-        map.insert("role".to_owned(), "standard".into());
+        let role = self.runner.model().map_or(Role::Standard, |model| model.role);
+        map.insert("role".to_owned(), role.as_str().into());
         map.insert("privacyFloor".to_owned(), json!(self.privacy_floor));
         Value::Object(map)
     }
 
     /// Makes a problem about the declaration's version, for checks that come after loading.
-    pub(crate) fn problem_at_version(&self, code: crate::yaml::Code, message: String) -> Problem {
+    #[must_use]
+    pub fn problem_at_version(&self, code: crate::yaml::Code, message: String) -> Problem {
         let mut problem = self.origin.at_version.clone();
         (problem.code, problem.message) = (code, message);
         problem

@@ -5,7 +5,9 @@
 use std::cell::RefCell;
 use std::path::{Component, Path};
 
-use thoughtstream_domain::declaration::{Catalog, DeclarationSet, PROMPT_BYTES_MAX, load_all};
+use thoughtstream_domain::declaration::{
+    Catalog, Declaration, DeclarationSet, PROMPT_BYTES_MAX, codes, load_all,
+};
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::yaml::{Limits, Problem, render_all};
 
@@ -85,12 +87,21 @@ pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
     let prompts = Prompts { files: &files, problems: RefCell::new(Ok(Vec::new())) };
     let set = keep(&mut problems, load_all(&listing.files, &|path| prompts.find(path), &catalog));
     problems.append(&mut prompts.problems.into_inner()?);
+    problems.extend(set.iter().flat_map(DeclarationSet::enabled).filter_map(not_yet));
     match (config, registry, set) {
         (Some(config), Some(registry), Some(set)) if problems.is_empty() => {
             Ok(Loaded { config, registry, set })
         }
         _ => Err(LoadFailure::Problems(problems)),
     }
+}
+
+/// A declaration that asks a model is checked in full; it is not run yet.
+fn not_yet(declaration: &Declaration) -> Option<Problem> {
+    declaration.runner().model()?;
+    let message = "the `pi` runner is checked and not run yet".to_owned();
+    let problem = declaration.problem_at_version(codes::NOT_BUILT_PI, message);
+    Some(problem.with_hint("set `enabled: false`"))
 }
 
 fn keep<T>(problems: &mut Vec<Problem>, read: Result<T, Vec<Problem>>) -> Option<T> {

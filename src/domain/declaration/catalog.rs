@@ -46,6 +46,15 @@ pub struct Catalog {
     pub types: BTreeMap<TypeName, Vec<PromotedField>>,
     /// The transforms by name.
     pub transforms: BTreeMap<String, TransformInfo>,
+    /// The provider profiles by name; `None` where no configuration is at hand, and they are not checked.
+    pub providers: Option<BTreeMap<String, ProviderInfo>>,
+}
+
+/// A provider profile, as far as a declaration must know it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderInfo {
+    /// The models that may be asked.
+    pub models: BTreeSet<String>,
 }
 
 impl Catalog {
@@ -62,7 +71,7 @@ impl Catalog {
             let info = TransformInfo { accepts: names(known.accepts), emits: names(known.emits) };
             (known.name.to_owned(), info)
         });
-        Self { types, transforms: transforms.collect() }
+        Self { types, transforms: transforms.collect(), providers: None }
     }
 }
 

@@ -45,10 +45,31 @@ pub const CHANGED: Code = Code::new("declaration.changed-without-bump");
 /// A newer version of this declaration was registered before.
 pub const WENT_BACK: Code = Code::new("declaration.version-went-back");
 
-/// Model runs, or a key that belongs to them.
-pub const NOT_BUILT_MODEL: Code = Code::new("not-built.model-runs");
-/// The `pi` runner.
+/// A key that belongs to another kind of consumer.
+pub const MISPLACED: Code = Code::new("declaration.misplaced-key");
+/// What a consumer that asks a model must say, and does not.
+pub const MODEL_NEEDS: Code = Code::new("declaration.model-needs");
+/// A provider profile that the configuration does not have.
+pub const UNKNOWN_PROVIDER: Code = Code::new("declaration.unknown-provider");
+/// A model that the provider profile does not allow.
+pub const MODEL_NOT_ALLOWED: Code = Code::new("declaration.model-not-allowed");
+/// A conversation that is not the conversation of one bot, message by message.
+pub const CONVERSATION: Code = Code::new("declaration.conversation");
+/// A second enabled declaration that would answer the same people.
+pub const SECOND_REPLIER: Code = Code::new("declaration.second-replier");
+/// A repair consumer that does more than repair, or repairs more than once.
+pub const REPAIR: Code = Code::new("declaration.repair");
+/// An inference account that cannot work.
+pub const ACCOUNTING: Code = Code::new("declaration.accounting");
+
+/// Running the `pi` runner.
 pub const NOT_BUILT_PI: Code = Code::new("not-built.runner-pi");
+/// Model tiers.
+pub const NOT_BUILT_TIERS: Code = Code::new("not-built.model-tiers");
+/// Learned model adapters.
+pub const NOT_BUILT_ADAPTERS: Code = Code::new("not-built.model-adapters");
+/// Public knowledge proposals.
+pub const NOT_BUILT_PUBLIC_KNOWLEDGE: Code = Code::new("not-built.public-knowledge");
 /// The `letta-agent-sdk` runner.
 pub const NOT_BUILT_LETTA: Code = Code::new("not-built.runner-letta-agent-sdk");
 /// Workspace runners.
@@ -65,9 +86,5 @@ pub const NOT_BUILT_ATPROTO: Code = Code::new("not-built.atproto");
 pub const NOT_BUILT_EVIDENCE_TOOLS: Code = Code::new("not-built.evidence-tools");
 /// Text output of a compactor.
 pub const NOT_BUILT_COMPACTION: Code = Code::new("not-built.compaction-text");
-/// Conversations, their history and documents.
-pub const NOT_BUILT_CONVERSATION: Code = Code::new("not-built.conversations");
 /// Acting outside.
 pub const NOT_BUILT_EXTERNAL_ACTIONS: Code = Code::new("not-built.external-actions");
-/// The repair role.
-pub const NOT_BUILT_REPAIR: Code = Code::new("not-built.repair");

@@ -4,6 +4,10 @@
 //! that one run shows all there is to mend.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+mod account;
+mod model;
 
 use super::keys::{NAMES_MAX, NOT_BUILT_KINDS, NOT_BUILT_TYPES};
 use super::load::{PROMPT_BYTES_MAX, Prompts};
@@ -11,6 +15,7 @@ use super::{
     Catalog, ContextBounds, Declaration, LifecycleMode, Origin, Prompt, Runner, VersionChange, codes,
     identity, loops,
 };
+use crate::content::Content;
 use crate::event::Reference;
 use crate::hash::Sha256Hash;
 use crate::id::{ConsumerId, ConsumerKey, SourceId, TypeName};
@@ -33,13 +38,27 @@ impl Compiler<'_> {
         let context = context(root.get("context"));
         let subscribe = root.get("subscribe");
         let subscription = subscribe.and_then(|node| self.subscription(node, context));
-        let runner = root.get("runner").and_then(|node| self.runner(node, id.as_ref().map(|(id, _)| id)));
+        let prompt = self.prompt(root.get("prompt"));
+        let (prompt, text) = match prompt {
+            Some(Some((prompt, text))) => (Some(Some(prompt)), Some(text)),
+            Some(None) => (Some(None), None),
+            None => (None, None),
+        };
+        let runner = self.runner(root, id.as_ref().map(|(id, _)| id), subscription.as_ref(), text);
         let emit = root.get("emit").and_then(|node| self.emit(node, runner.as_ref()));
         if let (Some(subscribe), Some(runner)) = (subscribe, &runner) {
             self.types_are_read(subscribe, runner);
         }
-        let prompt = self.prompt(root.get("prompt"));
         let retry = self.retry(root.get("retry"));
+        let repairs = runner.as_ref().is_some_and(Runner::repairs);
+        let retry = retry.map(|retry| if repairs { RetryPolicy { attempts: 1, ..retry } } else { retry });
+        let interrupted = match root.get("interrupted") {
+            // One request authorizes one generation: what was cut off is not begun again.
+            None if repairs => {
+                Some(Interrupted { record: InterruptedRecord::Abandoned, then: InterruptedThen::Advance })
+            }
+            written => interrupted(written),
+        };
         let on_version_change = self.version_change(root.get("onVersionChange"), subscription.as_ref());
         if let (Some((id, _)), Some(subscription), Some(subscribe)) = (&id, &subscription, subscribe) {
             self.no_loop(id, subscription, root.get("emit"), subscribe);
@@ -56,7 +75,7 @@ impl Compiler<'_> {
             prompt: prompt?,
             emit: emit?,
             retry: retry?,
-            interrupted: interrupted(root.get("interrupted"))?,
+            interrupted: interrupted?,
             lifecycle: lifecycle(root.get("lifecycle"))?,
             on_version_change: on_version_change?,
             privacy_floor: root.get("privacyFloor").map_or(Some(Privacy::PublicSource), class)?,
@@ -232,10 +251,25 @@ impl Compiler<'_> {
         Some(Batch { max, wait_ms })
     }
 
-    fn runner(&mut self, node: &Node, id: Option<&ConsumerId>) -> Option<Runner> {
-        if node.get("kind")?.text()? != "deterministic" {
-            return None;
+    fn runner(
+        &mut self,
+        root: &Node,
+        id: Option<&ConsumerId>,
+        subscription: Option<&Subscription>,
+        prompt: Option<Arc<Content<String>>>,
+    ) -> Option<Runner> {
+        let node = root.get("runner")?;
+        match node.get("kind")?.text()? {
+            "deterministic" => {
+                self.no_model_keys(root);
+                self.transform(node, id)
+            }
+            "pi" => self.model(root, subscription, prompt).map(|model| Runner::Pi(Box::new(model))),
+            _ => None,
         }
+    }
+
+    fn transform(&mut self, node: &Node, id: Option<&ConsumerId>) -> Option<Runner> {
         let written = node.get("transform");
         let name = written.map_or_else(|| id.map(ConsumerId::as_str), Node::text)?;
         if self.catalog.transforms.contains_key(name) {
@@ -258,7 +292,7 @@ impl Compiler<'_> {
     }
 
     fn emit(&mut self, node: &Node, runner: Option<&Runner>) -> Option<BTreeSet<TypeName>> {
-        let transform = runner.map(|Runner::Deterministic { transform }| transform);
+        let transform = runner.and_then(Runner::transform);
         let info = transform.and_then(|transform| self.catalog.transforms.get(transform));
         let mut emit = BTreeSet::new();
         for item in node.items().iter().take(NAMES_MAX) {
@@ -281,7 +315,7 @@ impl Compiler<'_> {
 
     /// Refuses subscribed types that the transform would fail on.
     fn types_are_read(&mut self, subscribe: &Node, runner: &Runner) {
-        let Runner::Deterministic { transform } = runner;
+        let Some(transform) = runner.transform() else { return };
         let Some(info) = self.catalog.transforms.get(transform) else { return };
         for item in subscribe.get("types").into_iter().flat_map(Node::items).take(NAMES_MAX) {
             let Some(pattern) = item.text().and_then(TypePattern::parse) else { continue };
@@ -302,7 +336,7 @@ impl Compiler<'_> {
 
     /// Looks the prompt up; the inner nothing means that none is declared.
     #[expect(clippy::option_option, reason = "refused, not declared and found are three outcomes")]
-    fn prompt(&mut self, node: Option<&Node>) -> Option<Option<Prompt>> {
+    fn prompt(&mut self, node: Option<&Node>) -> Option<Option<(Prompt, Arc<Content<String>>)>> {
         let Some(node) = node else { return Some(None) };
         let path = node.text()?;
         if !super::keys::is_prompt_path(path) {
@@ -330,7 +364,9 @@ impl Compiler<'_> {
             self.refuse(node.span, codes::BAD_PROMPT, message, "correct the prompt's file");
             return None;
         }
-        Some(Some(Prompt { path: path.to_owned(), sha256: Sha256Hash::of(&bytes) }))
+        let sha256 = Sha256Hash::of(&bytes);
+        let text = Arc::new(Content::new(String::from_utf8(bytes).ok()?));
+        Some(Some((Prompt { path: path.to_owned(), sha256 }, text)))
     }
 
     fn retry(&mut self, node: Option<&Node>) -> Option<RetryPolicy> {

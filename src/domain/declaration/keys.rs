@@ -1,6 +1,8 @@
 //! The table of keys: it checks every declaration, and its JSON Schema is made from it.
 
-use super::codes::{self, NOT_BUILT_MODEL};
+pub(super) mod model;
+
+use super::codes;
 use crate::event::{REFERENCE_BYTES_MAX, Reference};
 use crate::id::{ConsumerId, SourceId, TYPE_BYTES_MAX, TypeName, WORD_BYTES_MAX};
 use crate::subscription::{Field, TypePattern};
@@ -197,7 +199,7 @@ static SUBSCRIBE: [Key; 9] = [
     ),
 ];
 
-static CONTEXT: [Key; 8] = [
+static CONTEXT: [Key; 7] = [
     Key::required(
         "maxEvents",
         "the most events of a context packet",
@@ -210,22 +212,21 @@ static CONTEXT: [Key; 8] = [
     ),
     Key::optional("strategy", "how the packet is composed", Shape::Choice(&STRATEGIES)),
     Key::refused("atprotoObject", codes::NOT_BUILT_ATPROTO, "ATProto expansion is not built yet"),
-    Key::refused("documents", codes::NOT_BUILT_CONVERSATION, "subscribed documents are not built yet"),
-    Key::refused("historyAgentIds", codes::NOT_BUILT_CONVERSATION, "conversation history is not built yet"),
-    Key::refused(
-        "assistantHistoryMaxTurns",
-        codes::NOT_BUILT_CONVERSATION,
-        "conversation history is not built yet",
+    Key::optional("documents", "trusted documents that come before a conversation", model::DOCUMENTS_SHAPE),
+    Key::optional(
+        "historyAgentIds",
+        "the agents whose delivered replies belong to the history besides its own",
+        model::HISTORY_AGENTS,
     ),
-    Key::refused("imageArtifacts", codes::NOT_BUILT_CONVERSATION, "images in context are not built yet"),
+    Key::optional(
+        "assistantHistoryMaxTurns",
+        "the most earlier replies that are kept, when they are to be bounded apart from the rest",
+        Shape::Integer { min: 1, max: CONTEXT_EVENTS_MAX },
+    ),
 ];
 static STRATEGIES: [Choice; 6] = [
     Choice::new("trigger-events", "the events that triggered the run (the default)"),
-    Choice::refused(
-        "telegram-conversation",
-        codes::NOT_BUILT_CONVERSATION,
-        "conversations are not built yet",
-    ),
+    Choice::new("telegram-conversation", "one chat's history up to the message that triggered the run"),
     Choice::refused(
         "agent-conversation",
         codes::NOT_BUILT_AGENT_MESSAGES,
@@ -233,36 +234,46 @@ static STRATEGIES: [Choice; 6] = [
     ),
     Choice::refused("course-question", codes::NOT_BUILT_COURSE_TUTOR, "the course tutor is not built yet"),
     Choice::refused("atproto-batch", codes::NOT_BUILT_CONCEPTUALIZER, "the conceptualizer is not built yet"),
-    Choice::refused("public-knowledge", NOT_BUILT_MODEL, "model runs are not built yet"),
+    Choice::refused(
+        "public-knowledge",
+        codes::NOT_BUILT_PUBLIC_KNOWLEDGE,
+        "public knowledge proposals are not built yet",
+    ),
 ];
 
 static RUNNER_KINDS: [Choice; 4] = [
     Choice::new("deterministic", "a transform of this program"),
-    Choice::refused("pi", codes::NOT_BUILT_PI, "the `pi` runner is not built yet; `deterministic` is"),
+    Choice::new("pi", "one request to a model, from a sandbox that holds no credential"),
     Choice::refused(
         "letta-agent-sdk",
         codes::NOT_BUILT_LETTA,
-        "the `letta-agent-sdk` runner is not built yet; `deterministic` is",
+        "the `letta-agent-sdk` runner is not built yet; `deterministic` and `pi` are",
     ),
     Choice::refused(
         "workspace",
         codes::NOT_BUILT_WORKSPACE,
-        "workspace runners are not built yet; `deterministic` is",
+        "workspace runners are not built yet; `deterministic` and `pi` are",
     ),
 ];
-/// Says why the keys of a model runner are refused.
-const MODEL_KEY: &str = "this belongs to a model runner, and model runs are not built yet";
 static RUNNER: [Key; 14] = [
     Key::required("kind", "who runs it", Shape::Choice(&RUNNER_KINDS)),
     Key::optional("transform", "which transform (default: the declaration's id)", Shape::Text(&TRANSFORM)),
-    Key::refused("model", NOT_BUILT_MODEL, MODEL_KEY),
-    Key::refused("tier", NOT_BUILT_MODEL, MODEL_KEY),
-    Key::refused("adapter", NOT_BUILT_MODEL, MODEL_KEY),
-    Key::refused("provider", NOT_BUILT_MODEL, MODEL_KEY),
-    Key::refused("thinkingLevel", NOT_BUILT_MODEL, MODEL_KEY),
-    Key::refused("timeout", NOT_BUILT_MODEL, MODEL_KEY),
-    Key::refused("maxOutputTokens", NOT_BUILT_MODEL, MODEL_KEY),
-    Key::refused("responseMode", NOT_BUILT_MODEL, MODEL_KEY),
+    Key::optional(
+        "provider",
+        "the provider profile of the configuration that is asked",
+        model::PROVIDER_SHAPE,
+    ),
+    Key::optional("model", "the model, by the provider's name for it", model::MODEL_SHAPE),
+    Key::optional("thinkingLevel", "how much the model is to think", Shape::Choice(&model::THINKING)),
+    Key::optional("timeout", "how long a run may take in all (default 60s)", model::TIMEOUT),
+    Key::optional(
+        "maxOutputTokens",
+        "the most tokens of an answer (default: what is reserved)",
+        model::TOKENS,
+    ),
+    Key::optional("stream", "whether the answer is asked for in pieces (default false)", Shape::Bool),
+    Key::refused("tier", codes::NOT_BUILT_TIERS, "model tiers are not built yet: name the model"),
+    Key::refused("adapter", codes::NOT_BUILT_ADAPTERS, "learned adapters are not built yet"),
     Key::refused("agent", codes::NOT_BUILT_LETTA, "Letta agents are not built yet"),
     Key::refused("conversation", codes::NOT_BUILT_LETTA, "Letta agents are not built yet"),
     Key::refused("harness", codes::NOT_BUILT_WORKSPACE, "workspace runners are not built yet"),
@@ -335,11 +346,11 @@ static LIFECYCLES: [Choice; 2] = [
 ];
 static ROLES: [Choice; 2] = [
     Choice::new("standard", "an ordinary consumer"),
-    Choice::refused("repair", codes::NOT_BUILT_REPAIR, "the repair role is not built yet"),
+    Choice::new("repair", "answers requests to repair an output that broke its contract, each once"),
 ];
 static OUTPUT_MODES: [Choice; 3] = [
-    Choice::refused("strict-json", NOT_BUILT_MODEL, MODEL_KEY),
-    Choice::refused("conversation-text", NOT_BUILT_MODEL, MODEL_KEY),
+    Choice::new("strict-json", "one JSON value and nothing else, by the output contract (the default)"),
+    Choice::new("conversation-text", "one text, as a reply"),
     Choice::refused(
         "compaction-text",
         codes::NOT_BUILT_COMPACTION,
@@ -374,18 +385,14 @@ static KEYS: [Key; 18] = [
     Key::optional("role", "standard or repair (default standard)", Shape::Choice(&ROLES)),
     Key::optional("privacyFloor", "the weakest class its outputs may carry", Shape::Choice(&CLASSES)),
     Key::optional("outputMode", "how a model's answer is read", Shape::Choice(&OUTPUT_MODES)),
-    Key::refused(
-        "accounting",
-        codes::ACCOUNTING_WITHOUT_MODEL,
-        "only a model consumer has an inference account, and model runs are not built yet: remove it",
-    ),
+    Key::optional("accounting", "what a model's runs may spend", model::ACCOUNTING_SHAPE),
 ];
 
 /// The shape of a declaration.
 pub(super) static DECLARATION: Shape = Shape::Map(&KEYS);
 
 /// Event types that the contract knows and this program does not have yet, each with why.
-pub(super) static NOT_BUILT_TYPES: [(&str, crate::yaml::Code, &str); 7] = [
+pub(super) static NOT_BUILT_TYPES: [(&str, crate::yaml::Code, &str); 4] = [
     ("stream.thought.source.agent", codes::NOT_BUILT_AGENT_MESSAGES, "agent messages are not built yet"),
     ("stream.thought.source.course", codes::NOT_BUILT_COURSE_TUTOR, "the course tutor is not built yet"),
     (
@@ -393,15 +400,11 @@ pub(super) static NOT_BUILT_TYPES: [(&str, crate::yaml::Code, &str); 7] = [
         codes::NOT_BUILT_CONCEPTUALIZER,
         "the conceptualizer is not built yet",
     ),
-    ("stream.thought.repair", codes::NOT_BUILT_REPAIR, "repairs are not built yet"),
-    ("stream.thought.source.telegram", codes::NOT_BUILT_CONVERSATION, "Telegram is not built yet"),
     ("stream.thought.source.atproto", codes::NOT_BUILT_ATPROTO, "ATProto is not built yet"),
-    ("stream.thought.derived.message", NOT_BUILT_MODEL, "model runs are not built yet"),
 ];
 
 /// Kinds of source that the contract knows and this program does not have yet, each with why.
-pub(super) static NOT_BUILT_KINDS: [(&str, crate::yaml::Code, &str); 3] = [
+pub(super) static NOT_BUILT_KINDS: [(&str, crate::yaml::Code, &str); 2] = [
     ("web-course", codes::NOT_BUILT_COURSE_TUTOR, "the course tutor is not built yet"),
-    ("telegram", codes::NOT_BUILT_CONVERSATION, "Telegram is not built yet"),
     ("jetstream", codes::NOT_BUILT_ATPROTO, "ATProto is not built yet"),
 ];

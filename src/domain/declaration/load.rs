@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::compile::Compiler;
 use super::keys::DECLARATION;
-use super::{Catalog, DeclarationSet, codes};
+use super::{Catalog, ContextStrategy, Declaration, DeclarationSet, codes};
 use crate::id::ConsumerId;
 use crate::yaml::{self, Limits, Problem, Value as Yaml};
 
@@ -64,11 +64,29 @@ pub fn load_all(
             }
         }
     }
+    problems.extend(one_replier(&set));
     if problems.is_empty() {
         return Ok(set);
     }
     problems.sort_by(|one, other| one.order().cmp(&other.order()));
     Err(problems)
+}
+
+/// Exactly one enabled declaration answers people directly: two would both answer one message.
+fn one_replier(set: &DeclarationSet) -> Vec<Problem> {
+    let replies = |declaration: &&Declaration| {
+        let strategy = declaration.runner().model().map(|model| &model.strategy);
+        matches!(strategy, Some(ContextStrategy::Conversation(_)))
+    };
+    let mut repliers = set.enabled().filter(replies);
+    let Some(first) = repliers.next() else { return Vec::new() };
+    let second = |declaration: &Declaration| {
+        let message =
+            format!("`{}` answers people already, and only one enabled declaration may", first.id());
+        let problem = declaration.problem_at_version(codes::SECOND_REPLIER, message);
+        problem.with_hint("set `enabled: false` in one of the two")
+    };
+    repliers.map(second).collect()
 }
 
 /// Returns the JSON Schema of a declaration, for editors.

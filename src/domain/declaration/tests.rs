@@ -6,6 +6,7 @@ use crate::subscription::{Predicate, Replay, Scalar};
 use crate::yaml::render_all;
 
 mod identity;
+mod model;
 
 /// The minimal example of the Declaration section.
 const MINIMAL: &str = "\
@@ -159,7 +160,7 @@ fn hand_48_misspelt_switches_are_all_reported_and_nothing_is_loaded() {
       3 | enabeld: true
         | ^^^^^^^
       did you mean `enabled`?
-      known here: id, version, enabled, description, subscribe, context, runner, prompt, emit, policy, retry, interrupted, lifecycle, onVersionChange, role, privacyFloor
+      known here: id, version, enabled, description, subscribe, context, runner, prompt, emit, policy, retry, interrupted, lifecycle, onVersionChange, role, privacyFloor, outputMode, accounting
 
     b.yaml:6:10: a list is expected here, not text [shape.wrong-kind]
       6 |   types: stream.thought.source.file.added
@@ -215,12 +216,18 @@ emit: [stream.thought.derived.document.links]
 #[test]
 fn what_is_not_built_is_refused_with_a_code_of_its_own() {
     for (from, to, code) in [
-        ("kind: deterministic", "kind: pi", "not-built.runner-pi"),
         ("kind: deterministic", "kind: letta-agent-sdk", "not-built.runner-letta-agent-sdk"),
         ("kind: deterministic", "kind: workspace", "not-built.runner-workspace"),
-        ("kind: deterministic", "kind: deterministic\n  model: a", "not-built.model-runs"),
+        ("kind: deterministic", "kind: deterministic\n  model: a", "declaration.misplaced-key"),
+        ("kind: deterministic", "kind: deterministic\n  tier: fast", "not-built.model-tiers"),
+        (
+            "kind: deterministic",
+            "kind: deterministic\n  adapter: { id: a, version: 1 }",
+            "not-built.model-adapters",
+        ),
         ("  maxEvents: 8", "  maxEvents: 8\n  atprotoObject: true", "not-built.atproto"),
-        ("  maxEvents: 8", "  maxEvents: 8\n  documents: []", "not-built.conversations"),
+        ("  maxEvents: 8", "  maxEvents: 8\n  historyAgentIds: []", "declaration.misplaced-key"),
+        ("  maxEvents: 8", "  maxEvents: 8\n  strategy: telegram-conversation", "declaration.misplaced-key"),
         ("  maxEvents: 8", "  maxEvents: 8\n  strategy: agent-conversation", "not-built.agent-messages"),
         (
             "stream.thought.source.file.added",
@@ -239,12 +246,15 @@ fn what_is_not_built_is_refused_with_a_code_of_its_own() {
             "stream.thought.derived.concept.graph",
             "not-built.conceptualizer",
         ),
-        ("stream.thought.source.file.added", "stream.thought.repair.requested", "not-built.repair"),
-        ("enabled: true", "enabled: true\nrole: repair", "not-built.repair"),
+        ("enabled: true", "enabled: true\nrole: repair", "declaration.misplaced-key"),
         ("enabled: true", "enabled: true\noutputMode: compaction-text", "not-built.compaction-text"),
         ("tools: []", "tools: [atproto-record]", "not-built.evidence-tools"),
         ("externalActions: false", "externalActions: true", "not-built.external-actions"),
-        ("enabled: true", "enabled: true\naccounting: { lease: 5m }", "declaration.accounting-without-model"),
+        (
+            "enabled: true",
+            "enabled: true\naccounting:\n  reserve: { inputTokens: 1, outputTokens: 1 }\n  lease: 5m\n  limits: [{ window: day, calls: 5 }]",
+            "declaration.accounting-without-model",
+        ),
     ] {
         assert_eq!(codes_of(&changed(from, to)), [code], "{to}");
     }

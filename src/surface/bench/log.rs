@@ -199,7 +199,8 @@ fn catalog(registry: &Registry) -> Catalog {
 fn compile(steps: Arc<Steps>) -> Compile {
     Arc::new(move |set: &DeclarationSet| {
         set.enabled()
-            .map(|declaration| ConsumerSpec { runner: steps.clone(), ..ConsumerSpec::of(declaration) })
+            .filter_map(ConsumerSpec::of)
+            .map(|spec| ConsumerSpec { runner: steps.clone(), ..spec })
             .collect()
     })
 }

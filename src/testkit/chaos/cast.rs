@@ -198,7 +198,7 @@ impl Temper {
 pub fn compile(temper: Temper) -> Compile {
     Arc::new(move |set: &DeclarationSet| {
         let specs = set.enabled().map(|declaration| {
-            let spec = ConsumerSpec::of(declaration);
+            let spec = ConsumerSpec::of(declaration).expect("nobody of the cast asks a model");
             let part = CAST.iter().find(|part| part.id == spec.key.id.as_str());
             match part.and_then(|part| part.echoes) {
                 Some(transform) => {
