@@ -36,6 +36,11 @@ impl Unprivileged {
     fn new() -> Self {
         let world = World::with_config();
         world.append("k", "acknowledged").expect(0);
+        Self::of(world)
+    }
+
+    /// Hands a world over to a user who may do nothing else.
+    fn of(world: World) -> Self {
         let program = world.base().join("thought");
         std::fs::copy(env!("CARGO_BIN_EXE_thought"), &program).unwrap();
         mode(&program, 0o755);
@@ -101,10 +106,11 @@ fn a_log_that_may_not_be_written_is_refused_and_left_as_it_is() {
     let before = unprivileged.contents();
     for name in ["log.redb", "journal.0", "format"] {
         let file = unprivileged.world.data.join(name);
+        mode(&file, 0o000);
+        could_not_look(unprivileged.run(&["event", "list"]), &["ermission"]);
         for bits in [0o000, 0o400] {
             mode(&file, bits);
             could_not_look(unprivileged.run(&["serve"]), &["ermission"]);
-            could_not_look(unprivileged.run(&["event", "list"]), &["ermission"]);
         }
         mode(&file, 0o600);
     }
@@ -114,6 +120,99 @@ fn a_log_that_may_not_be_written_is_refused_and_left_as_it_is() {
     mode(&unprivileged.world.data, 0o700);
     assert!(unprivileged.contents() == before, "a refusal changed a byte");
     unprivileged.run(&["verify"]).expect(0);
+}
+
+/// What looks and changes nothing, with a copy to a file elsewhere.
+fn readings<'a>(copy: &'a str, lines: &'a str) -> [Vec<&'a str>; 8] {
+    [
+        vec!["status"],
+        vec!["event", "list"],
+        vec!["run", "list"],
+        vec!["inbox"],
+        vec!["tree"],
+        vec!["verify"],
+        vec!["backup", copy, "--acknowledge-sensitive"],
+        vec!["export", lines, "--acknowledge-sensitive"],
+    ]
+}
+
+#[test]
+fn a_directory_that_may_only_be_read_is_read() {
+    let world = World::with_config();
+    // Killed with work in the journal: what it holds is seen, and stays there.
+    let running = world.serve(&[]);
+    for number in 0..5 {
+        world.append(&format!("k{number}"), "in the journal").expect(0);
+    }
+    running.kill();
+    std::fs::write(world.base().join("payload"), "{\"text\":\"refused\"}").unwrap();
+    let unprivileged = Unprivileged::of(world);
+    let data = &unprivileged.world.data;
+    let names = || {
+        let mut names: Vec<_> = std::fs::read_dir(data).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    for lock in [true, false] {
+        if !lock {
+            // As on a medium that was written by a copy.
+            std::fs::remove_file(data.join("service.lock")).unwrap();
+        }
+        let (before, listed) = (unprivileged.contents(), names());
+        for name in ["log.redb", "journal.0", "journal.1", "format"] {
+            mode(&data.join(name), 0o400);
+        }
+        mode(data, 0o500);
+        let (copy, lines) = (format!("copy{lock}"), format!("lines{lock}"));
+        for arguments in readings(&copy, &lines) {
+            unprivileged.run(&arguments).expect(0);
+        }
+        let notes =
+            unprivileged.run(&["event", "list", "--json", "--source", "notes:test"]).expect(0).lines();
+        assert_eq!(notes.len(), 5);
+        let appended = ["event", "append", "--source", "notes:test", "--type", "stream.thought.source.note"];
+        let appended: Vec<&str> = appended.into_iter().chain(["--payload", "payload"]).collect();
+        could_not_look(unprivileged.run(&appended), &["ermission"]);
+        assert!(unprivileged.contents() == before, "looking changed a byte");
+        assert_eq!(names(), listed, "looking left something behind");
+        mode(data, 0o700);
+        for name in ["log.redb", "journal.0", "journal.1", "format"] {
+            mode(&data.join(name), 0o600);
+        }
+    }
+    unprivileged.run(&["restore", "copytrue", "--data", "restored"]).expect(0);
+    unprivileged.run(&["import", "linesfalse", "--data", "imported"]).expect(0);
+}
+
+#[test]
+fn looking_changes_nothing_and_many_may_look_while_a_service_comes() {
+    let world = World::with_config();
+    for number in 0..20 {
+        world.append(&format!("k{number}"), "text").expect(0);
+    }
+    let log = std::fs::read(world.data.join("log.redb")).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for command in ["status", "verify", "status"] {
+                    world.thought(&[command]).expect(0);
+                }
+            });
+        }
+    });
+    assert!(std::fs::read(world.data.join("log.redb")).unwrap() == log, "looking changed a byte");
+    // Those who look do not keep a service out, and none of them is turned away by its coming.
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| (0..6).for_each(|_| drop(world.thought(&["event", "list"]).expect(0)))))
+            .collect();
+        let running = world.serve(&[]);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert_eq!(running.stop(), 0);
+    });
+    world.thought(&["verify"]).expect(0);
 }
 
 #[test]
@@ -221,5 +320,22 @@ fn on_a_disk_that_fills_up() {
     world.thought(&["verify"]).expect(0);
     let running = world.serve(&[]);
     assert_eq!(world.thought(&notes).expect(0).lines().len(), kept + 1);
-    assert_eq!(running.stop(), 0);
+    // Full to the last byte after an unclean end: nobody can write, and everything is there to be read.
+    running.kill();
+    fill(&ballast);
+    world.thought(&["serve"]).expect(4);
+    for arguments in readings("copy", "lines") {
+        world.thought(&arguments).expect(0);
+    }
+    assert_eq!(world.thought(&notes).expect(0).lines().len(), kept + 1);
+    std::fs::remove_file(&ballast).unwrap();
+    assert_eq!(world.serve(&[]).stop(), 0);
+}
+
+/// Takes all the room that is left.
+fn fill(ballast: &Path) {
+    let mut file = std::fs::File::create(ballast).unwrap();
+    for bytes in [vec![1; 1 << 16], vec![1; 1]] {
+        while file.write_all(&bytes).is_ok() {}
+    }
 }

@@ -12,7 +12,8 @@
 //! | free | of a process that lives on | refused: somebody removed the lock under its owner |
 //! | free | damaged | refused: the file is not ours any more, a person has to look |
 //!
-//! Age alone never decides.
+//! Age alone never decides. Whoever only looks shares the kernel's lock with others like it ([`Visit`]): it keeps
+//! an owner out meanwhile, leaves no record and writes nothing, so that it may look where it may not write.
 
 use std::fs::File;
 use std::io;
@@ -209,6 +210,33 @@ impl Drop for OwnerLock {
     }
 }
 
+/// The right to look at a directory that nobody owns meanwhile, until dropped.
+#[derive(Debug)]
+pub struct Visit {
+    /// Nothing where there is no lock file and none can be made: then no owner can come either.
+    _lock: Option<Flock<File>>,
+}
+
+impl Visit {
+    /// Shares the lock `name` of `directory`, or says who holds it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a process owns the directory, or if anything about the lock is not exactly right.
+    pub fn begin(directory: &Path, name: &str) -> Result<Self, LockError> {
+        let record_path = directory.join(format!("{name}.owner"));
+        let lock = lock_shared(&directory.join(format!("{name}.lock")), &record_path)?;
+        if let Some(owner) = read_record(&record_path)? {
+            let ours = ProcessIdentity::current().map_err(LockError::Process)?;
+            let presence = presence_after_a_moment(&owner.process, &ours)?;
+            if presence == Presence::Alive && owner.process != ours {
+                return Err(LockError::OwnerLives { path: record_path, owner });
+            }
+        }
+        Ok(Self { _lock: lock })
+    }
+}
+
 /// Says, for as long as it lives, that somebody waits for a lock and goes before those who come later. It has
 /// a file of its own, and no record: [`look`] shows it as held.
 #[derive(Debug)]
@@ -313,6 +341,40 @@ fn lock_exclusively(path: &Path, record_path: &Path) -> Result<Flock<File>, Lock
     }
     let path = path.to_owned();
     Err(if holder_seen { LockError::HeldByUnknown { path } } else { LockError::Unsteady { path } })
+}
+
+/// Shares the kernel's lock on the file that `path` names; nothing if there is no file and none can be made.
+fn lock_shared(path: &Path, record_path: &Path) -> Result<Option<Flock<File>>, LockError> {
+    for attempt in 0..UNRECORDED_TRIES {
+        if attempt > 0 {
+            std::thread::sleep(UNRECORDED_PAUSE);
+        }
+        let fd = match open(path, open_flags(OFlag::O_RDONLY), Mode::empty()) {
+            Err(Errno::ENOENT) => {
+                let flags = open_flags(OFlag::O_RDWR) | OFlag::O_CREAT;
+                match open(path, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+                    Err(Errno::EACCES | Errno::EPERM | Errno::EROFS | Errno::ENOSPC | Errno::EDQUOT) => {
+                        return Ok(None);
+                    }
+                    opened => opened,
+                }
+            }
+            opened => opened,
+        };
+        let fd = fd.map_err(|errno| open_refusal(path, errno))?;
+        match Flock::lock(regular(File::from(fd), path)?, FlockArg::LockSharedNonblock) {
+            // As for an owner: a file that was removed meanwhile guards nothing.
+            Ok(lock) if still_at(&lock, path) => return Ok(Some(lock)),
+            Ok(_) => {}
+            Err((_, Errno::EWOULDBLOCK)) => {
+                if let Some(owner) = believable(record_path)? {
+                    return Err(LockError::Held { path: path.to_owned(), owner });
+                }
+            }
+            Err((_, errno)) => return Err(LockError::Io { path: path.to_owned(), source: errno.into() }),
+        }
+    }
+    Err(LockError::HeldByUnknown { path: path.to_owned() })
 }
 
 fn still_at(lock: &Flock<File>, path: &Path) -> bool {

@@ -18,7 +18,7 @@ use thoughtstream_domain::id::ConsumerId;
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::time::Timestamp;
 
-use crate::disk::{Backend, Disk, DiskError, DiskFile, RealDisk, RealFile, create_file, open_file};
+use crate::disk::{Access, Backend, Disk, DiskError, DiskFile, RealDisk, RealFile, create_file, open_file};
 use crate::overlay::Overlay;
 use crate::reader::{PAGE_ROWS_MAX, Reader};
 use crate::rows::{RowError, unless_panicking};
@@ -129,10 +129,10 @@ fn sync(path: &Path) -> io::Result<()> {
 /// # Errors
 /// [`OpenError`] says what the file is instead.
 pub fn open_backup(path: &Path) -> Result<Reader, OpenError> {
-    let file = RealFile::new(open_file(path)?);
+    let file = RealFile::new(open_file(path, Access::Read)?);
     check_magic(&file, path).map_err(|error| not_a_log(path, error))?;
     let io = |source: io::Error| OpenError::Io { path: path.to_owned(), source: source.into() };
-    let overlay = Overlay::new(Box::new(file)).map_err(io)?;
+    let overlay = Overlay::to_read(Box::new(file)).map_err(io)?;
     let opened = unless_panicking(|| {
         let database = open_backend(overlay, CACHE_BYTES).map_err(|error| database_error(path, error))?;
         let meta = read_meta(&database, path)?;

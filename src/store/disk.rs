@@ -195,6 +195,12 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Passes on what the system says.
     fn try_lock(&self) -> io::Result<bool>;
 
+    /// Takes the lock together with others who only look, or answers `false` if somebody has it exclusively.
+    ///
+    /// # Errors
+    /// Passes on what the system says.
+    fn try_lock_shared(&self) -> io::Result<bool>;
+
     /// Gives the lock back.
     ///
     /// # Errors
@@ -206,9 +212,35 @@ pub trait DiskFile: Debug + Send + Sync {
 #[derive(Debug)]
 pub struct RealDisk {
     directory: PathBuf,
+    access: Access,
+}
+
+/// Says what is asked of the system when a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To read and to write.
+    Write,
+    /// To read alone, where writing may not be possible or allowed.
+    Read,
 }
 
 impl RealDisk {
+    /// Opens a directory to read what is in it, and nothing else.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_to_read(directory: &Path) -> Result<Self, DiskError> {
+        Ok(Self { access: Access::Read, ..Self::open(directory)? })
+    }
+
+    /// Refuses to change a directory that was opened to be read.
+    fn check_writable(&self, name: &str) -> Result<(), DiskError> {
+        match self.access {
+            Access::Write => Ok(()),
+            Access::Read => Err(DiskError::Permission { path: self.path(name) }),
+        }
+    }
+
     /// Opens a directory that exists, belongs to its owner alone and is no symbolic link.
     ///
     /// # Errors
@@ -229,7 +261,7 @@ impl RealDisk {
         }
         // Without this a directory nobody may read would later look like one that holds nothing.
         std::fs::read_dir(directory).map_err(|source| DiskError::from_io(directory, source))?;
-        Ok(Self { directory: path })
+        Ok(Self { directory: path, access: Access::Write })
     }
 
     /// Opens `directory`, making it (and nothing above it) first if nothing is there.
@@ -269,11 +301,11 @@ fn kind_of(metadata: &std::fs::Metadata) -> &'static str {
     }
 }
 
-/// Opens one real file for reading and writing, following no link, and checks what it is and who may use it.
+/// Opens one real file, following no link, and checks what it is and who may use it.
 ///
 /// # Errors
 /// Says what stands there instead, or who else has access.
-pub fn open_file(path: &Path) -> Result<File, DiskError> {
+pub fn open_file(path: &Path, access: Access) -> Result<File, DiskError> {
     let named = std::fs::symlink_metadata(path).map_err(|source| DiskError::from_io(path, source))?;
     if named.file_type().is_symlink() {
         return Err(DiskError::Symlink { path: path.to_owned() });
@@ -283,7 +315,7 @@ pub fn open_file(path: &Path) -> Result<File, DiskError> {
         return Err(DiskError::NotAFile { path: path.to_owned(), found: kind_of(&named) });
     }
     let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(no_follow());
+    options.read(true).write(access == Access::Write).custom_flags(no_follow());
     let file = options.open(path).map_err(|source| DiskError::from_io(path, source))?;
     let metadata = file.metadata().map_err(|source| DiskError::from_io(path, source))?;
     if !metadata.is_file() {
@@ -312,19 +344,22 @@ fn no_follow() -> i32 {
 
 impl Disk for RealDisk {
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
-        Ok(Box::new(RealFile(open_file(&self.path(name))?)))
+        Ok(Box::new(RealFile(open_file(&self.path(name), self.access)?)))
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        self.check_writable(name)?;
         Ok(Box::new(RealFile(create_file(&self.path(name))?)))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.check_writable(from)?;
         std::fs::rename(self.path(from), self.path(to))
             .map_err(|source| DiskError::from_io(&self.path(from), source))
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.check_writable(name)?;
         std::fs::remove_file(self.path(name)).map_err(|source| DiskError::from_io(&self.path(name), source))
     }
 
@@ -387,15 +422,23 @@ impl DiskFile for RealFile {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        match self.0.try_lock() {
-            Ok(()) => Ok(true),
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        taken(self.0.try_lock())
+    }
+
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        taken(self.0.try_lock_shared())
     }
 
     fn unlock(&self) -> io::Result<()> {
         self.0.unlock()
+    }
+}
+
+fn taken(lock: Result<(), TryLockError>) -> io::Result<bool> {
+    match lock {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -404,7 +447,7 @@ impl DiskFile for RealFile {
 pub(crate) struct Backend(pub(crate) Box<dyn DiskFile>);
 
 impl Backend {
-    fn whole(start: Bound<u64>, end: Bound<u64>) -> bool {
+    pub(crate) fn whole(start: Bound<u64>, end: Bound<u64>) -> bool {
         matches!(start, Bound::Unbounded | Bound::Included(0)) && end == Bound::Unbounded
     }
 }

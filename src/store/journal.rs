@@ -123,6 +123,12 @@ impl Scanned {
         Ok((self.journal, self.replay.into_iter().map(Found::into_body).collect()))
     }
 
+    /// Returns where the journal ends and, in order, the bodies the log still lacks, to look at them alone.
+    pub(crate) fn into_bodies(self) -> (Mark, Vec<Vec<u8>>) {
+        let end = self.journal.end();
+        (end, self.replay.into_iter().map(Found::into_body).collect())
+    }
+
     fn settle(&self) -> Result<(), JournalError> {
         let journal = &self.journal;
         let on = |index: usize, position: u64, data: &[u8]| {

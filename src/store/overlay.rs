@@ -1,7 +1,7 @@
 //! Lets redb open a file without changing it: what redb writes stays in memory.
 //!
 //! Opening marks a redb file and may repair it. Whether a store is sound, and which backup a file is, must be
-//! known before a byte changes, and a backup is never written to at all.
+//! known before a byte changes; a backup, and a log that is only looked at, are never written to at all.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,6 +19,8 @@ const PIECE_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct Overlay {
     below: Backend,
+    /// Whether others may look at the file at the same time.
+    shares: bool,
     above: Mutex<Above>,
 }
 
@@ -31,11 +33,16 @@ struct Above {
 }
 
 impl Overlay {
-    /// Lays an empty overlay over a file.
+    /// Lays an empty overlay over a file that nobody else may have open.
     pub(crate) fn new(file: Box<dyn DiskFile>) -> io::Result<Self> {
         let len = file.len()?;
         let above = Above { len, shown: len, pieces: BTreeMap::new() };
-        Ok(Self { below: Backend(file), above: Mutex::new(above) })
+        Ok(Self { below: Backend(file), shares: false, above: Mutex::new(above) })
+    }
+
+    /// Lays an empty overlay over a file that others may look at too.
+    pub(crate) fn to_read(file: Box<dyn DiskFile>) -> io::Result<Self> {
+        Ok(Self { shares: true, ..Self::new(file)? })
     }
 
     fn above(&self) -> MutexGuard<'_, Above> {
@@ -125,6 +132,9 @@ impl StorageBackend for Overlay {
     }
 
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        if self.shares && Backend::whole(start, end) {
+            return Ok(self.below.0.try_lock_shared()?);
+        }
         self.below.try_lock_range(start, end)
     }
 

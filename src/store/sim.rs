@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::disk::{Disk, DiskError, DiskFile};
@@ -236,6 +237,15 @@ impl Content {
     }
 }
 
+/// Who has a file locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Lock {
+    #[default]
+    Free,
+    Exclusive,
+    Shared(u32),
+}
+
 #[derive(Debug, Default)]
 struct State {
     content: Content,
@@ -244,7 +254,7 @@ struct State {
     seed: u64,
     faults: BTreeMap<u64, Fault>,
     dark: bool,
-    locked: BTreeMap<u64, bool>,
+    locks: BTreeMap<u64, Lock>,
     recording: Option<Recording>,
     capacity: Option<usize>,
 }
@@ -442,7 +452,7 @@ impl Disk for SimDisk {
             return Err(DiskError::from_io(&path, power_is_off()));
         }
         let inode = *state.content.names.get(name).ok_or(DiskError::Missing { path })?;
-        Ok(Box::new(SimFile { disk: self.clone(), inode }))
+        Ok(Box::new(SimFile { disk: self.clone(), inode, holds: AtomicBool::new(false) }))
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
@@ -455,7 +465,7 @@ impl Disk for SimDisk {
         state.next_inode += 1;
         let operation = Operation::Create { name: name.to_owned(), inode };
         state.perform(operation).map_err(|source| DiskError::from_io(&path, source))?;
-        Ok(Box::new(SimFile { disk: self.clone(), inode }))
+        Ok(Box::new(SimFile { disk: self.clone(), inode, holds: AtomicBool::new(false) }))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -507,6 +517,8 @@ impl Disk for SimDisk {
 struct SimFile {
     disk: SimDisk,
     inode: u64,
+    /// Whether a lock on the inode is this file's.
+    holds: AtomicBool,
 }
 
 fn position(offset: u64) -> io::Result<usize> {
@@ -550,12 +562,38 @@ impl DiskFile for SimFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         let mut state = self.disk.state();
-        let held = state.locked.entry(self.inode).or_insert(false);
-        Ok(!std::mem::replace(held, true))
+        let lock = state.locks.entry(self.inode).or_default();
+        let free = *lock == Lock::Free;
+        if free {
+            *lock = Lock::Exclusive;
+            self.holds.store(true, Ordering::Relaxed);
+        }
+        Ok(free)
+    }
+
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        let mut state = self.disk.state();
+        let lock = state.locks.entry(self.inode).or_default();
+        let holders = match *lock {
+            Lock::Exclusive => return Ok(false),
+            Lock::Free => 0,
+            Lock::Shared(holders) => holders,
+        };
+        *lock = Lock::Shared(holders + 1);
+        self.holds.store(true, Ordering::Relaxed);
+        Ok(true)
     }
 
     fn unlock(&self) -> io::Result<()> {
-        self.disk.state().locked.insert(self.inode, false);
+        let mut state = self.disk.state();
+        if !self.holds.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let lock = state.locks.entry(self.inode).or_default();
+        *lock = match *lock {
+            Lock::Shared(holders) if holders > 1 => Lock::Shared(holders - 1),
+            Lock::Shared(_) | Lock::Exclusive | Lock::Free => Lock::Free,
+        };
         Ok(())
     }
 }

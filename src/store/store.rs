@@ -2,7 +2,8 @@
 //!
 //! `format` names the form, `log.redb` holds everything up to the last checkpoint, `journal.N` the rest. A
 //! directory is a store once `log.redb` has its name; until then nothing was ever acknowledged in it. Opening
-//! never creates, never repairs by forgetting, and changes no byte of what it refuses.
+//! never creates, never repairs by forgetting, and changes no byte of what it refuses; opening to read changes none at
+//! all.
 
 mod error;
 mod make;
@@ -161,6 +162,25 @@ impl Store {
     /// [`OpenError`] names what is wrong; nothing was changed.
     pub fn open(directory: &Path, options: Options) -> Result<Self, OpenError> {
         Self::open_on(Arc::new(RealDisk::open(directory).map_err(|error| absent(directory, error))?), options)
+    }
+
+    /// Opens the store in `directory` to look at it: nothing in it is written, and others may look too. What
+    /// the journal holds beyond the log is seen all the same.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_to_read(directory: &Path, options: Options) -> Result<Reader, OpenError> {
+        let disk = RealDisk::open_to_read(directory).map_err(|error| absent(directory, error))?;
+        Self::open_to_read_on(&disk, options)
+    }
+
+    /// Opens the store on any disk to look at it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_to_read_on(disk: &dyn Disk, options: Options) -> Result<Reader, OpenError> {
+        let (database, mark) = open::read_log(disk, options)?;
+        Reader::of(database, mark).map_err(|error| damaged_rows(&disk.path(LOG), error))
     }
 
     /// Opens the store on any disk.

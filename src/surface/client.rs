@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_effects::dirs::PrivateDir;
-use thoughtstream_effects::lock::{self, Holding, LockError, OwnerKind, OwnerLock, OwnerRecord};
+use thoughtstream_effects::lock::{self, Holding, LockError, OwnerKind, OwnerLock, OwnerRecord, Visit};
 
 use crate::ask::Operated;
 use crate::command::init::data_failure;
@@ -38,18 +38,36 @@ const GREETING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Is who was reached.
 #[derive(Debug)]
-pub enum Reached {
+pub enum Reached<L = OwnerLock> {
     /// A running service.
     Service(Box<Connection>),
-    /// Nobody: this command owns the data directory for as long as the lock lives.
-    Alone(OwnerLock),
+    /// Nobody: this command owns the data directory, or visits it, for as long as the lock lives.
+    Alone(L),
 }
 
-/// Finds out who holds the data directory, and reaches them.
+/// Finds out who holds the data directory, and reaches them; owns it if nobody does.
 ///
 /// # Errors
 /// [`Failure`] with exit code 4: the directory cannot be looked at, or its holder does not answer.
 pub fn reach(session: &Session, door: Door) -> Result<Reached, Failure> {
+    let now = session.now().as_millis();
+    reach_or(session, door, |data| OwnerLock::acquire(data, LOCK, OwnerKind::Command, now))
+}
+
+/// Finds out who holds the data directory, and reaches them; if nobody does, looks at it together with others
+/// who look, and writes nothing.
+///
+/// # Errors
+/// As [`reach`].
+pub fn reach_to_read(session: &Session, door: Door) -> Result<Reached<Visit>, Failure> {
+    reach_or(session, door, |data| Visit::begin(data, LOCK))
+}
+
+fn reach_or<L>(
+    session: &Session,
+    door: Door,
+    take: impl Fn(&Path) -> Result<L, LockError>,
+) -> Result<Reached<L>, Failure> {
     let data = &session.places.data;
     PrivateDir::open(data).map_err(|error| data_failure(&error))?;
     let begun = Instant::now();
@@ -62,7 +80,7 @@ pub fn reach(session: &Session, door: Door) -> Result<Reached, Failure> {
                 Holding::Free => None,
             }
         } else {
-            match OwnerLock::acquire(data, LOCK, OwnerKind::Command, session.now().as_millis()) {
+            match take(data) {
                 Ok(lock) => return Ok(Reached::Alone(lock)),
                 Err(LockError::Held { owner, .. }) => Some(owner),
                 Err(LockError::HeldByUnknown { .. }) if begun.elapsed() <= patience => None,
@@ -93,7 +111,7 @@ fn is_held(data: &Path, name: &str) -> Result<bool, Failure> {
 /// # Errors
 /// [`Failure`] if none runs, or it does not answer.
 pub fn reach_service(session: &Session, door: Door) -> Result<Connection, Failure> {
-    match reach(session, door)? {
+    match reach_to_read(session, door)? {
         Reached::Service(connection) => Ok(*connection),
         Reached::Alone(_) => Err(Failure::new(Exit::Refused, "service.none", "no service runs on this log")
             .with_hint("start it with `thought serve`")),
@@ -122,8 +140,9 @@ pub(crate) fn lock_failure(error: &LockError) -> Failure {
             }
             failure
         }
-        LockError::HeldByUnknown { .. }
-        | LockError::Damaged { .. }
+        LockError::HeldByUnknown { .. } => Failure::of(Exit::CouldNotLook, "data.lock", error)
+            .with_hint("another command may be looking at the log: try again once that has ended"),
+        LockError::Damaged { .. }
         | LockError::NotRegular { .. }
         | LockError::Unsteady { .. }
         | LockError::Io { .. }

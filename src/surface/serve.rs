@@ -23,12 +23,12 @@ use thoughtstream_domain::yaml::{Problem, render_all};
 use thoughtstream_effects::dirs::PrivateDir;
 use thoughtstream_effects::lock::{self, LockError, OwnerKind, OwnerLock};
 use thoughtstream_effects::{notify, os};
-use thoughtstream_store::{Options, Store};
+use thoughtstream_store::Options;
 use tokio_util::sync::CancellationToken;
 
 use crate::cells;
 use crate::client::{COMING, LOCK, lock_failure};
-use crate::command::asking::open_failure;
+use crate::command::asking::{open_failure, open_to_read};
 use crate::command::init::data_failure;
 use crate::config::Config;
 use crate::desk::{ServiceDesk, identity, reload_failure};
@@ -242,9 +242,8 @@ fn arguments(
 
 /// Returns kill points: they can be armed only in a store that was made for rehearsal.
 fn points(session: &Session) -> Result<Arc<KillPoints>, Failure> {
-    let store =
-        Store::open(&session.places.data, Options::default()).map_err(|error| open_failure(&error))?;
-    let marked = rehearsal::is_rehearsal(&store.reader.mark());
+    let reader = open_to_read(session)?;
+    let marked = rehearsal::is_rehearsal(&reader.mark());
     Ok(if marked { KillPoints::for_rehearsal() } else { KillPoints::disabled() })
 }
 

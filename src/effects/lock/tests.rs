@@ -228,3 +228,34 @@ fn whoever_announced_itself_is_seen_until_it_has_its_turn() {
     drop(first);
     assert_eq!(look(dir.path(), "coming").unwrap(), Holding::Free);
 }
+
+#[test]
+fn many_may_visit_and_none_under_an_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let visits = [Visit::begin(dir.path(), NAME).unwrap(), Visit::begin(dir.path(), NAME).unwrap()];
+    assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Free, "a visitor owns nothing");
+    assert!(!record_path(dir.path()).exists());
+    let refused = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1).unwrap_err();
+    assert!(matches!(refused, LockError::HeldByUnknown { .. }), "{refused:?}");
+    drop(visits);
+    let owner = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 1).unwrap();
+    let refused = Visit::begin(dir.path(), NAME).unwrap_err();
+    assert!(matches!(refused, LockError::Held { .. }), "{refused:?}");
+    drop(owner);
+    Visit::begin(dir.path(), NAME).unwrap();
+}
+
+#[test]
+fn a_visit_minds_the_record_and_leaves_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let living = Living::start();
+    write_record(dir.path(), living.identity());
+    let refused = Visit::begin(dir.path(), NAME).unwrap_err();
+    assert!(matches!(refused, LockError::OwnerLives { .. }), "{refused:?}");
+    drop(living);
+    let before = fs::read(record_path(dir.path())).unwrap();
+    Visit::begin(dir.path(), NAME).unwrap();
+    assert_eq!(fs::read(record_path(dir.path())).unwrap(), before, "the next owner reclaims it");
+    fs::write(record_path(dir.path()), "nonsense").unwrap();
+    assert!(matches!(Visit::begin(dir.path(), NAME), Err(LockError::Damaged { .. })));
+}

@@ -48,12 +48,7 @@ pub(super) struct OpenedLog {
 
 /// Opens log and journal and brings the log up to the journal's end.
 pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, OpenError> {
-    match look_on(disk)? {
-        Presence::Absent => return Err(OpenError::Absent { path: disk.path("") }),
-        Presence::Unfinished => return Err(OpenError::Unfinished { path: disk.path(LOG_UNFINISHED) }),
-        Presence::Present => {}
-    }
-    check_format(disk)?;
+    check_presence(disk)?;
     let path = disk.path(LOG);
     // First without changing anything: what is refused must stay as it was found.
     let scanned = unless_panicking(|| {
@@ -61,9 +56,7 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
         let meta = read_meta(&database, &path)?;
         Ok::<_, OpenError>(Journal::scan(disk, &meta.mark, meta.applied)?)
     });
-    let panicked =
-        || OpenError::Damaged { path: path.clone(), what: "reading it made redb panic".to_owned() };
-    let scanned = scanned.ok_or_else(panicked)??;
+    let scanned = scanned.ok_or_else(|| panicked(&path))??;
     let database = open_database(disk, options, |file| Ok(Backend(file)))?;
     let meta = read_meta(&database, &path)?;
     if meta.applied != scanned.applied() {
@@ -72,12 +65,44 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
     }
     let (mut journal, bodies) = scanned.open()?;
     let incarnation = meta.incarnation + 1;
-    carry(&database, &journal, &bodies, incarnation).map_err(|error| match error {
-        ReplayError::Malformed(_) => OpenError::Damaged { path: path.clone(), what: error.to_string() },
-        ReplayError::Row(error) => damaged_rows(&path, error),
-    })?;
+    carry(&database, journal.end(), &bodies, incarnation).map_err(|error| not_carried(&path, error))?;
     journal.checkpointed(journal.end().offset);
     Ok(OpenedLog { database, journal, mark: meta.mark, incarnation })
+}
+
+/// Opens the log without changing it, together with what the journal holds beyond it.
+pub(super) fn read_log(disk: &dyn Disk, options: Options) -> Result<(Database, [u8; 16]), OpenError> {
+    check_presence(disk)?;
+    let path = disk.path(LOG);
+    let opened = unless_panicking(|| {
+        let database = open_database(disk, options, Overlay::to_read)?;
+        let meta = read_meta(&database, &path)?;
+        let (end, bodies) = Journal::scan(disk, &meta.mark, meta.applied)?.into_bodies();
+        if !bodies.is_empty() {
+            carry(&database, end, &bodies, meta.incarnation).map_err(|error| not_carried(&path, error))?;
+        }
+        Ok((database, meta.mark))
+    });
+    opened.ok_or_else(|| panicked(&path))?
+}
+
+fn check_presence(disk: &dyn Disk) -> Result<(), OpenError> {
+    match look_on(disk)? {
+        Presence::Absent => Err(OpenError::Absent { path: disk.path("") }),
+        Presence::Unfinished => Err(OpenError::Unfinished { path: disk.path(LOG_UNFINISHED) }),
+        Presence::Present => check_format(disk),
+    }
+}
+
+fn panicked(path: &Path) -> OpenError {
+    OpenError::Damaged { path: path.to_owned(), what: "reading it made redb panic".to_owned() }
+}
+
+fn not_carried(path: &Path, error: ReplayError) -> OpenError {
+    match error {
+        ReplayError::Malformed(_) => OpenError::Damaged { path: path.to_owned(), what: error.to_string() },
+        ReplayError::Row(error) => damaged_rows(path, error),
+    }
 }
 
 fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
@@ -190,12 +215,7 @@ pub(crate) fn read_meta(database: &Database, path: &Path) -> Result<Meta, OpenEr
 }
 
 /// Replays journal frames and makes the result durable in redb, so that the journal starts free.
-fn carry(
-    database: &Database,
-    journal: &Journal,
-    bodies: &[Vec<u8>],
-    incarnation: u64,
-) -> Result<(), ReplayError> {
+fn carry(database: &Database, end: Mark, bodies: &[Vec<u8>], incarnation: u64) -> Result<(), ReplayError> {
     let mut tx = database.begin_write().map_err(RowError::storage)?;
     tx.set_quick_repair(true);
     add_tables(&tx)?;
@@ -205,7 +225,7 @@ fn carry(
         rows.replay(body)?;
     }
     rows.put_unjournaled(Table::Meta, b"incarnation", &incarnation.to_be_bytes())?;
-    rows.put_unjournaled(Table::Meta, APPLIED, &encode_mark(journal.end()))?;
+    rows.put_unjournaled(Table::Meta, APPLIED, &encode_mark(end))?;
     drop(rows);
     tx.commit().map_err(RowError::storage)?;
     Ok(())

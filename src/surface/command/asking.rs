@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thoughtstream_domain::declaration::Catalog;
 use thoughtstream_domain::registry::Registry;
-use thoughtstream_store::{OpenError, Options, Store};
+use thoughtstream_store::{OpenError, Options, Reader, Store};
 
 use crate::ask::{Ask, Operated};
 use crate::client::{self, Reached};
@@ -21,13 +21,13 @@ use crate::socket::Door;
 /// # Errors
 /// [`Failure`] if nobody can be asked, or as the answer says.
 pub(crate) fn ask(session: &Session, ask: Ask, sink: &mut dyn Sink) -> Result<Exit, Failure> {
-    match client::reach(session, Door::Ask)? {
+    match client::reach_to_read(session, Door::Ask)? {
         Reached::Service(mut connection) => connection.ask(&Operated::Ask(ask), sink),
-        Reached::Alone(_lock) => {
-            let store = open(session)?;
+        Reached::Alone(_visit) => {
+            let reader = open_to_read(session)?;
             let catalog = catalog(session);
             let now = session.now();
-            let look = Look { reader: &store.reader, live: None, declared: None, catalog: &catalog, now };
+            let look = Look { reader: &reader, live: None, declared: None, catalog: &catalog, now };
             query::answer(&ask, &look, sink)
         }
     }
@@ -48,6 +48,14 @@ pub(crate) const ABSENT: &str = "store.absent";
 /// [`Failure`] with exit code 4 saying what is there instead.
 pub(crate) fn open(session: &Session) -> Result<Store, Failure> {
     Store::open(&session.places.data, Options::default()).map_err(|error| open_failure(&error))
+}
+
+/// Opens the store of a session that this process visits, to look at it.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_to_read(session: &Session) -> Result<Reader, Failure> {
+    Store::open_to_read(&session.places.data, Options::default()).map_err(|error| open_failure(&error))
 }
 
 /// Says why a store cannot be opened.

@@ -11,7 +11,7 @@ use thoughtstream_store::export::{ImportError, import};
 use thoughtstream_store::verify::Report;
 use thoughtstream_store::{CreateError, Options};
 
-use super::asking::{open, open_failure, read};
+use super::asking::{open_failure, open_to_read, read};
 use super::init::data_failure;
 use super::verify::Reported;
 use crate::apart::check_new_log;
@@ -52,7 +52,7 @@ pub fn copy(form: Form, args: &CopyArgs, session: &Session, out: &mut Out) -> Re
     let path = absolute(&args.file)?;
     let acknowledge_sensitive = args.acknowledge_sensitive;
     let bar = Bar::new(word(form), "events");
-    let copied: Copied = match client::reach(session, Door::Operator)? {
+    let copied: Copied = match client::reach_to_read(session, Door::Operator)? {
         Reached::Service(mut connection) => {
             let mut reported = Reported { bar, value: Value::Null };
             let request = Operated::Operate(Operate::Copy { form, path, acknowledge_sensitive });
@@ -60,11 +60,11 @@ pub fn copy(form: Form, args: &CopyArgs, session: &Session, out: &mut Out) -> Re
             reported.bar.done();
             read(reported.value)?
         }
-        Reached::Alone(_lock) => {
-            let store = open(session)?;
+        Reached::Alone(_visit) => {
+            let reader = open_to_read(session)?;
             let mut told = |at| bar.at(at);
             let places = &session.places;
-            let copied = copies::copy(&store.reader, places, form, &path, acknowledge_sensitive, &mut told)?;
+            let copied = copies::copy(&reader, places, form, &path, acknowledge_sensitive, &mut told)?;
             bar.done();
             copied
         }

@@ -181,3 +181,49 @@ fn making_a_store_can_be_interrupted_anywhere() {
         }
     }
 }
+
+#[test]
+fn looking_sees_what_the_journal_holds_and_writes_nothing() {
+    let (disk, mut store) = fresh();
+    for number in 0..5 {
+        committed(&mut store, &append(vec![note(&format!("{number}"), "text")]));
+    }
+    // As a killed process leaves it: nothing was carried.
+    let image = disk.image(crate::sim::Loss::None);
+    let (before, log) = (image.operations(), image.bytes("log.redb"));
+    let first = Store::open_to_read_on(&image, options()).unwrap();
+    let second = Store::open_to_read_on(&image, options()).unwrap();
+    for reader in [&first, &second] {
+        assert_eq!(reader.page_after(0, 10).unwrap().len(), 5);
+        let report = crate::verify::verify(reader, crate::verify::Options::default()).unwrap();
+        assert!(report.ok, "{:?}", report.findings);
+    }
+    assert!(matches!(open(&image), Err(OpenError::Held { .. })), "nobody writes under those who look");
+    drop(first);
+    assert!(matches!(open(&image), Err(OpenError::Held { .. })));
+    drop(second);
+    assert_eq!(image.operations(), before, "looking is no operation on a disk");
+    assert_eq!(image.bytes("log.redb"), log);
+    let store = open(&image).unwrap();
+    let looking = Store::open_to_read_on(&image, options());
+    assert!(matches!(looking, Err(OpenError::Held { .. })), "nobody looks under the one who writes");
+    assert_eq!(store.reader.page_after(0, 10).unwrap().len(), 5);
+}
+
+#[test]
+fn looking_says_of_a_damaged_store_what_opening_says() {
+    let (disk, mut store) = fresh();
+    committed(&mut store, &append(vec![note("1", "text")]));
+    let image = disk.image(crate::sim::Loss::None);
+    drop(store);
+    let mut journal = image.bytes("journal.0").unwrap();
+    journal.truncate(100);
+    for (name, bytes) in [("log.redb", vec![1; 100]), ("format", b"other".to_vec()), ("journal.0", journal)] {
+        let whole = image.bytes(name).unwrap();
+        image.set_bytes(name, bytes);
+        let looking = Store::open_to_read_on(&image, options()).err().map(|error| error.to_string());
+        let opening = open(&image).err().map(|error| error.to_string());
+        assert_eq!(looking, opening, "{name}");
+        image.set_bytes(name, whole);
+    }
+}
