@@ -6,13 +6,15 @@
 //! workload with the same seed is the same run, so a failing one replays. Public because the crash tests of
 //! the crates above stand on it too.
 
+mod file;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::disk::{Disk, DiskError, DiskFile};
+use file::SimFile;
 
 /// The unit a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
@@ -452,7 +454,7 @@ impl Disk for SimDisk {
             return Err(DiskError::from_io(&path, power_is_off()));
         }
         let inode = *state.content.names.get(name).ok_or(DiskError::Missing { path })?;
-        Ok(Box::new(SimFile { disk: self.clone(), inode, holds: AtomicBool::new(false) }))
+        Ok(Box::new(SimFile::new(self.clone(), inode)))
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
@@ -465,7 +467,7 @@ impl Disk for SimDisk {
         state.next_inode += 1;
         let operation = Operation::Create { name: name.to_owned(), inode };
         state.perform(operation).map_err(|source| DiskError::from_io(&path, source))?;
-        Ok(Box::new(SimFile { disk: self.clone(), inode, holds: AtomicBool::new(false) }))
+        Ok(Box::new(SimFile::new(self.clone(), inode)))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -509,92 +511,6 @@ impl Disk for SimDisk {
         let state = self.state();
         let used: usize = state.content.inodes.values().map(|found| found.seen.len()).sum();
         state.capacity.map(|capacity| capacity.saturating_sub(used) as u64)
-    }
-}
-
-/// An open file of a [`SimDisk`].
-#[derive(Debug)]
-struct SimFile {
-    disk: SimDisk,
-    inode: u64,
-    /// Whether a lock on the inode is this file's.
-    holds: AtomicBool,
-}
-
-fn position(offset: u64) -> io::Result<usize> {
-    usize::try_from(offset).map_err(io::Error::other)
-}
-
-impl DiskFile for SimFile {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.disk.state();
-        if state.dark {
-            return Err(power_is_off());
-        }
-        let seen = &state.content.inodes[&self.inode].seen;
-        let start = position(offset)?;
-        let found = seen.get(start..start + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(found);
-        Ok(())
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let change = Change::Write { offset: position(offset)?, data: data.into() };
-        self.disk.state().perform(Operation::Change { inode: self.inode, change })
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        let state = self.disk.state();
-        if state.dark {
-            return Err(power_is_off());
-        }
-        Ok(state.content.inodes[&self.inode].seen.len() as u64)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        let change = Change::SetLen(position(len)?);
-        self.disk.state().perform(Operation::Change { inode: self.inode, change })
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.disk.state().perform(Operation::Sync { inode: self.inode })
-    }
-
-    fn try_lock(&self) -> io::Result<bool> {
-        let mut state = self.disk.state();
-        let lock = state.locks.entry(self.inode).or_default();
-        let free = *lock == Lock::Free;
-        if free {
-            *lock = Lock::Exclusive;
-            self.holds.store(true, Ordering::Relaxed);
-        }
-        Ok(free)
-    }
-
-    fn try_lock_shared(&self) -> io::Result<bool> {
-        let mut state = self.disk.state();
-        let lock = state.locks.entry(self.inode).or_default();
-        let holders = match *lock {
-            Lock::Exclusive => return Ok(false),
-            Lock::Free => 0,
-            Lock::Shared(holders) => holders,
-        };
-        *lock = Lock::Shared(holders + 1);
-        self.holds.store(true, Ordering::Relaxed);
-        Ok(true)
-    }
-
-    fn unlock(&self) -> io::Result<()> {
-        let mut state = self.disk.state();
-        if !self.holds.swap(false, Ordering::Relaxed) {
-            return Ok(());
-        }
-        let lock = state.locks.entry(self.inode).or_default();
-        *lock = match *lock {
-            Lock::Shared(holders) if holders > 1 => Lock::Shared(holders - 1),
-            Lock::Shared(_) | Lock::Exclusive | Lock::Free => Lock::Free,
-        };
-        Ok(())
     }
 }
 
