@@ -1,7 +1,7 @@
 //! Who plays: consumers of every shape that a declaration can have, with runners that keep count.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use thoughtstream_actors::consumer::ConsumerSpec;
 use thoughtstream_actors::runner::{RunFailure, Runner};
@@ -103,6 +103,9 @@ pub struct Setting {
     pub enabled: bool,
 }
 
+/// Compiling every schema takes longer than all the rest of a reload, most of all in a build that is not optimised.
+static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(Registry::shipped()));
+
 /// The files of a configuration, which a schedule edits.
 #[derive(Debug, Clone)]
 pub struct Files(Arc<Mutex<BTreeMap<&'static str, Setting>>>);
@@ -140,7 +143,7 @@ impl Files {
     pub fn load(&self) -> Load {
         let files = self.clone();
         Arc::new(move || {
-            let registry = Arc::new(Registry::shipped());
+            let registry = Arc::clone(&REGISTRY);
             let declarations = load_all(&files.texts(), &|_| Some(Vec::new()), &catalog(&registry))?;
             Ok(Loaded { declarations, registry })
         })

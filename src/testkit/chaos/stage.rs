@@ -259,6 +259,21 @@ impl Stage {
         matches!(tokio::time::timeout(ANSWER_WITHIN, reloading).await, Ok(Ok(true)))
     }
 
+    /// Looks whether a reload that was asked for has taken the declarations over, and asks for one if none is
+    /// under way.
+    async fn has_reloaded(&self, reloading: &mut Option<JoinHandle<bool>>) -> bool {
+        let handle = self.handle();
+        let under_way =
+            reloading.get_or_insert_with(|| tokio::spawn(async move { handle.reload().await.is_ok() }));
+        match tokio::time::timeout(ANSWER_WITHIN, under_way).await {
+            Err(_) => false,
+            Ok(ended) => {
+                *reloading = None;
+                matches!(ended, Ok(true))
+            }
+        }
+    }
+
     /// Makes a person's decision about a consumer as the command does, and tells it.
     pub async fn decide(&mut self, id: &ConsumerId, decision: Decision) {
         let key = self.key("decision");
@@ -314,12 +329,15 @@ impl Stage {
             self.files.edit(id, |setting| setting.enabled = true);
         }
         let begun = Instant::now();
-        let mut reloaded = false;
+        let (mut reloaded, mut reloading) = (false, None);
         loop {
             if self.revive().await {
-                reloaded = false;
+                (reloaded, reloading) = (false, None);
             }
-            reloaded = reloaded || self.reload().await;
+            if !reloaded {
+                // One at a time: a slow one that is asked for again and again never comes to an end.
+                reloaded = self.has_reloaded(&mut reloading).await;
+            }
             self.nurse().await;
             let unrest = self.unrest();
             match unrest {
