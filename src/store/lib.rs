@@ -6,6 +6,7 @@
 mod account;
 pub mod backup;
 mod codec;
+mod correlated;
 pub mod disk;
 mod execution;
 pub mod export;
@@ -24,7 +25,10 @@ pub mod verify;
 mod writer;
 
 pub use journal::JournalError;
-pub use reader::{AccountState, Claim, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader, SourceHead};
+pub use reader::{
+    AccountState, Chat, Claim, ObservedError, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader, RequestFault,
+    SnapshotError, SourceHead,
+};
 pub use rows::RowError;
 pub use store::{CreateError, FORMAT, OpenError, Options, Presence, Store, create_on};
 pub use writer::{

@@ -7,25 +7,29 @@ use std::collections::BTreeMap;
 
 use redb::{ReadableTable, WriteTransaction};
 use thoughtstream_domain::commit::Document;
+use thoughtstream_domain::event::Reference;
 use thoughtstream_domain::hash::ChainHash;
+use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus, Run};
 use thoughtstream_domain::payload::file::FileRemoved;
 
 use crate::account::{AddUp, read_entry};
+use crate::correlated::{self, Count};
 use crate::execution::{read_execution, read_run};
 use crate::names::{NameKind, Names};
 use crate::record::{self, Stored};
-use crate::rows::RowError;
+use crate::rows::{At, Pair, RowError};
 use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id};
 use crate::writer::{Head, from_json, to_json};
 
 /// The tables that [`rebuild`] empties and fills.
-pub(crate) const PROJECTIONS: [Table; 13] = [
+pub(crate) const PROJECTIONS: [Table; 14] = [
     Table::Sequences,
     Table::Keys,
     Table::Ids,
     Table::Types,
     Table::Children,
+    Table::Correlated,
     Table::Heads,
     Table::Unsettled,
     Table::Open,
@@ -42,6 +46,12 @@ pub(crate) trait Put {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError>;
 }
 
+/// Takes rows of projections that follow from rows before them.
+pub(crate) trait PutBehind: Put {
+    /// Returns the last row from `from` up to, without, `to`.
+    fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError>;
+}
+
 /// What indexes need to know of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Indexed<'a> {
@@ -52,6 +62,7 @@ pub(crate) struct Indexed<'a> {
     pub(crate) sequence: u64,
     pub(crate) key: &'a str,
     pub(crate) parents: &'a [u64],
+    pub(crate) correlation: Option<&'a str>,
     pub(crate) chain: ChainHash,
 }
 
@@ -65,13 +76,14 @@ impl<'a> Indexed<'a> {
             sequence: stored.event.sequence,
             key: stored.event.key.as_str(),
             parents: &stored.parents,
+            correlation: stored.event.correlation.as_ref().map(Reference::as_str),
             chain: stored.event.chain,
         }
     }
 }
 
 /// Writes the rows that lead to an event. Its source's head is written once for many of them.
-pub(crate) fn put_event(to: &mut impl Put, event: &Indexed<'_>) -> Result<(), RowError> {
+pub(crate) fn put_event(to: &mut impl PutBehind, event: &Indexed<'_>) -> Result<(), RowError> {
     let at = position_key(event.position);
     to.put(Table::Sequences, &key!(event.source, event.sequence), &at)?;
     to.put(Table::Keys, &idempotency_key(event.source, event.kind, event.key), &at)?;
@@ -80,7 +92,21 @@ pub(crate) fn put_event(to: &mut impl Put, event: &Indexed<'_>) -> Result<(), Ro
     for parent in event.parents {
         to.put(Table::Children, &key!(*parent, event.position), &[])?;
     }
-    Ok(())
+    match event.correlation {
+        Some(correlation) => put_correlated(to, event, correlation),
+        None => Ok(()),
+    }
+}
+
+/// Writes the row that counts an event among those of its source, type and correlation.
+fn put_correlated(to: &mut impl PutBehind, event: &Indexed<'_>, correlation: &str) -> Result<(), RowError> {
+    let key = correlated::key(event.source, event.kind, correlation, event.position);
+    let first = correlated::key(event.source, event.kind, correlation, 0);
+    let before = match to.last_in(Table::Correlated, &first, &key)? {
+        Some((_, row)) => Count::read(&row).at(Table::Correlated, event.position)?,
+        None => Count::NONE,
+    };
+    to.put(Table::Correlated, &key, &before.with(&EventId::from_bytes(*event.id)).write())
 }
 
 /// The heads that events have moved and no row says yet.
@@ -157,6 +183,15 @@ impl Put for Tables<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         self.table(table)?.insert(key, value).map_err(RowError::storage)?;
         Ok(())
+    }
+}
+
+impl PutBehind for Tables<'_> {
+    fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
+        let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
+        let Some(found) = range.next_back() else { return Ok(None) };
+        let (key, value) = found.map_err(RowError::storage)?;
+        Ok(Some((key.value().to_vec(), value.value().to_vec())))
     }
 }
 

@@ -4,11 +4,15 @@
 //! redb from reusing pages. Whatever may be long is answered in pages with a bound the caller names.
 
 mod accounts;
+mod conversation;
 mod documents;
 mod judgments;
+mod packet;
 mod runs;
 
 pub use accounts::AccountState;
+pub use conversation::Chat;
+pub use packet::{ObservedError, RequestFault, SnapshotError};
 pub use runs::Claim;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::account::{Go, Look, Take};
 use crate::codec::{Cursor, Malformed};
 use crate::journal::Frame;
-use crate::projection::Put;
+use crate::projection::{Put, PutBehind};
 use crate::tables::Table;
 
 /// Says why rows could not be read or written.
@@ -203,6 +203,12 @@ impl Look for Rows<'_> {
 impl Put for Rows<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         Rows::put(self, table, key, value)
+    }
+}
+
+impl PutBehind for Rows<'_> {
+    fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
+        Rows::last_in(self, table, from, to)
     }
 }
 

@@ -63,11 +63,14 @@ pub(crate) enum Table {
     Tallies = 25,
     /// account, 0, time, run id → nothing, for entries that are not settled.
     Leases = 26,
+    /// source, type, hash of a correlation, position → how many there are up to here, and a hash over their ids. What
+    /// belongs together is read without its neighbours, and a long past is named in one row.
+    Correlated = 27,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Meta,
         Self::Events,
         Self::Sequences,
@@ -95,6 +98,7 @@ impl Table {
         Self::Entries,
         Self::Tallies,
         Self::Leases,
+        Self::Correlated,
     ];
 
     /// How many tables there are.
@@ -135,6 +139,7 @@ impl Table {
             Self::Entries => "entries",
             Self::Tallies => "tallies",
             Self::Leases => "leases",
+            Self::Correlated => "correlated",
         }
     }
 

@@ -14,6 +14,7 @@ use thoughtstream_domain::time::Timestamp;
 
 use super::{FindingKind, Findings, Head};
 use crate::codec::be64;
+use crate::correlated::{self, Count};
 use crate::names::NameKind;
 use crate::reader::{ReadTable, View};
 use crate::record::{self, Facts, Stored};
@@ -32,6 +33,7 @@ pub(super) struct Walk {
     heads: BTreeMap<SourceId, (u64, ChainHash, u64)>,
     recent: VecDeque<Option<Facts>>,
     children: u64,
+    correlated: u64,
     redacted: BTreeSet<EventId>,
     redactions: BTreeSet<EventId>,
     since: Option<Head>,
@@ -58,6 +60,7 @@ struct Tables {
     ids: ReadTable,
     types: ReadTable,
     children: ReadTable,
+    correlated: ReadTable,
     definitions: ReadTable,
 }
 
@@ -70,6 +73,7 @@ impl Tables {
             ids: view.table(Table::Ids)?,
             types: view.table(Table::Types)?,
             children: view.table(Table::Children)?,
+            correlated: view.table(Table::Correlated)?,
             definitions: view.table(Table::Definitions)?,
         })
     }
@@ -93,6 +97,7 @@ impl Walk {
             heads: BTreeMap::new(),
             recent: VecDeque::new(),
             children: 0,
+            correlated: 0,
             redacted: BTreeSet::new(),
             redactions: BTreeSet::new(),
             extends: since.is_none_or(|since| since == Head::of(0, &BTreeMap::new())),
@@ -202,6 +207,7 @@ impl Walk {
         self.link(stored, &place, findings);
         self.lineage(tables, stored, &place, findings)?;
         self.indexes(tables, stored, &place, findings)?;
+        self.correlation(tables, stored, &place, findings)?;
         self.lifecycle(stored, &place, findings);
         Ok(())
     }
@@ -284,6 +290,33 @@ impl Walk {
         Ok(())
     }
 
+    /// Counts the event among those of its source, type and correlation, from the row before its own.
+    fn correlation(
+        &mut self,
+        tables: &Tables,
+        stored: &Stored,
+        place: &str,
+        findings: &mut Findings,
+    ) -> Result<(), RowError> {
+        let Some(correlation) = &stored.event.correlation else { return Ok(()) };
+        self.correlated += 1;
+        let key = |position| correlated::key(stored.source, stored.kind, correlation.as_str(), position);
+        let (first, own) = (key(0), key(stored.event.position));
+        let before = tables.correlated.range(&first[..]..&own[..]).map_err(RowError::storage)?.next_back();
+        let before = before.transpose().map_err(RowError::storage)?;
+        let before = before.map_or(Some(Count::NONE), |(_, row)| Count::read(row.value()).ok());
+        let row = tables.correlated.get(&own[..]).map_err(RowError::storage)?;
+        let found = row.and_then(|row| Count::read(row.value()).ok());
+        if before.is_none_or(|before| found != Some(before.with(&stored.event.id))) {
+            findings.add(
+                FindingKind::Index,
+                Table::Correlated.name(),
+                format_args!("does not count {place}"),
+            );
+        }
+        Ok(())
+    }
+
     /// Remembers what the event says about a run, or about another event's payload.
     fn lifecycle(&mut self, stored: &Stored, place: &str, findings: &mut Findings) {
         #[derive(serde::Deserialize)]
@@ -330,6 +363,7 @@ impl Walk {
             (Table::Ids, events),
             (Table::Types, events),
             (Table::Children, self.children),
+            (Table::Correlated, self.correlated),
             (Table::Heads, self.heads.len() as u64),
         ];
         for (table, expected) in expected {

@@ -1,7 +1,7 @@
 //! Events: finding repeats and conflicts, resolving parents, giving places, writing records and indexes.
 
 use thoughtstream_domain::commit::{Commit, Conflict, Placed, Refusal, Verdict};
-use thoughtstream_domain::event::{Candidate, Parent};
+use thoughtstream_domain::event::{Candidate, Parent, Reference};
 use thoughtstream_domain::hash::{Assigned, ChainHash};
 use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeName};
 
@@ -214,6 +214,7 @@ impl GroupState<'_> {
             sequence: assigned.sequence,
             key: envelope.key.as_str(),
             parents: &positions,
+            correlation: envelope.correlation.as_ref().map(Reference::as_str),
             chain,
         };
         projection::put_event(rows, &indexed)?;
