@@ -8,6 +8,7 @@ mod chaos_power;
 mod chaos_process;
 mod chaos_refusals;
 mod chaos_surroundings;
+mod cli_context;
 mod cli_copies;
 mod cli_demo;
 mod cli_doctor;

@@ -86,6 +86,22 @@ pub enum Ask {
         /// A run or an execution id.
         id: String,
     },
+    /// What the model of a run saw.
+    Context {
+        /// A run or an execution id.
+        id: String,
+        /// Whether the texts are wanted, too.
+        content: bool,
+    },
+    /// How what the models of two runs saw differs.
+    ContextDiff {
+        /// A run or an execution id.
+        one: String,
+        /// The other one.
+        other: String,
+        /// Whether the texts are wanted, too.
+        content: bool,
+    },
     /// Every consumer with its state.
     Consumers {
         /// Only consumers in one of these states; empty for all.

@@ -80,6 +80,9 @@ pub enum Command {
     /// List and show attempts of consumers
     #[command(subcommand)]
     Run(command::run::RunCommand),
+    /// Look at what the models of runs saw
+    #[command(subcommand)]
+    Context(command::context::ContextCommand),
     /// Look at consumers and move them
     #[command(subcommand)]
     Consumer(command::consumer::ConsumerCommand),
@@ -168,6 +171,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Why(args) => command::looking::why(args, &session()?, out),
         Command::Event(args) => command::event::run(args, &session()?, out),
         Command::Run(args) => command::run::run(args, &session()?, out),
+        Command::Context(args) => command::context::run(args, &session()?, out),
         Command::Consumer(args) => command::consumer::run(args, &session()?, out),
         Command::Source(args) => command::source::run(args, &session()?, out),
         Command::Backup(args) => command::copying::copy(Form::Backup, &args, &session()?, out),

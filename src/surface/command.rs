@@ -3,6 +3,7 @@
 pub(crate) mod asking;
 pub mod bench;
 pub mod consumer;
+pub mod context;
 pub mod contract;
 pub mod copying;
 pub mod declaration;

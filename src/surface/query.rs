@@ -5,6 +5,7 @@
 
 pub mod behind;
 pub mod consumers;
+pub mod context;
 pub mod events;
 pub mod explain;
 pub mod inbox;
@@ -110,6 +111,10 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
             runs::list(look.reader, filter, sink)
         }
         Ask::Run { id } => put(sink, &runs::one(look.reader, id)?),
+        Ask::Context { id, content } => put(sink, &context::show(look.reader, id, *content)?),
+        Ask::ContextDiff { one, other, content } => {
+            put(sink, &context::diff(look.reader, one, other, *content)?)
+        }
         Ask::Consumers { states } => {
             consumers::list(look, states)?.iter().try_for_each(|consumer| put(sink, consumer))
         }

@@ -1,6 +1,7 @@
 //! Answers as text for people: tables without frames, ages instead of times, nothing from outside unescaped.
 
 pub mod consumers;
+pub mod context;
 pub mod events;
 pub mod explain;
 pub mod inbox;
