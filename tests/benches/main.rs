@@ -2,8 +2,9 @@
 //!
 //! `cargo bench --bench speed [-- PART…] [--rounds N] [--millis N] [--dir DIR] [--cell NAME]
 //! [--writers N] [--json]`; the parts are `appends`,
-//! `steps`, `large` and `idle`, all of them by default. Ratios hold across machines; numbers do not.
+//! `steps`, `large`, `conversation` and `idle`, all of them by default. Ratios hold across machines; numbers do not.
 
+mod conversation;
 mod idle;
 mod large;
 mod process;
@@ -66,7 +67,7 @@ impl Plan {
                 "--writers" => plan.writers = usize::try_from(number("--writers")?).ok(),
                 "--cell" => plan.cell = arguments.next(),
                 "--dir" => plan.dir = arguments.next().ok_or("--dir needs a directory")?.into(),
-                "appends" | "steps" | "large" | "idle" => plan.parts.push(argument),
+                "appends" | "steps" | "large" | "conversation" | "idle" => plan.parts.push(argument),
                 other => return Err(format!("{other} is neither a part nor an option")),
             }
         }
@@ -142,8 +143,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let parts: [(&str, Part); 4] =
-        [("appends", steps::appends), ("steps", steps::steps), ("large", large::run), ("idle", idle::run)];
+    let parts: [(&str, Part); 5] = [
+        ("appends", steps::appends),
+        ("steps", steps::steps),
+        ("large", large::run),
+        ("conversation", conversation::run),
+        ("idle", idle::run),
+    ];
     for (name, part) in parts.into_iter().filter(|(name, _)| plan.wants(name)) {
         match part(&plan) {
             Ok(found) => found.show(plan.json),
