@@ -3,6 +3,7 @@
 //! Rules live in the crates below; an actor here shows its messages, its state and its loop.
 
 pub mod address;
+pub mod broker;
 pub mod cell;
 pub mod clock;
 pub mod consumer;

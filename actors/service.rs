@@ -5,6 +5,7 @@
 //! | `log` | the one writer; without it the service ends (exit 70) and is started anew |
 //! | `scribe` | writes down what supervisors notice |
 //! | support | what the work of consumers needs, such as the keeper of the cells |
+//! | `brokers` | a pool: one actor for each provider profile; absent without profiles |
 //! | `consumers` | a pool: one actor for each enabled declaration |
 //! | `producers` | a pool: one actor for each watched source |
 //! | others | what the surface adds: the control sockets |
@@ -32,6 +33,7 @@ use thoughtstream_store::disk::Disk;
 use thoughtstream_store::{Options, Reader};
 
 use crate::address::Address;
+use crate::broker::Brokers;
 use crate::clock::Clock;
 use crate::consumer::{ConsumerMessage, ConsumerSpec};
 use crate::killpoint::KillPoints;
@@ -79,6 +81,8 @@ pub struct ServiceArgs {
     pub compile: Compile,
     /// The watched sources.
     pub producers: Vec<ProducerSpec>,
+    /// The brokers of the provider profiles.
+    pub brokers: Brokers,
     /// Whether consumers start nothing until the service is started without it.
     pub paused: bool,
     /// Kill points; those of a rehearsal only for a store with its mark.

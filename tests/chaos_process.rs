@@ -160,8 +160,9 @@ impl Deaths<'_> {
 
     /// Arms a point so that the process kills itself there.
     fn by_its_own_hand(&mut self) {
-        let points: Vec<KillPoint> =
-            KillPoint::ALL.iter().copied().filter(|point| !point.as_str().starts_with("progress.")).collect();
+        let is_reached =
+            |point: &KillPoint| !point.as_str().starts_with("progress.") && !point.needs_others();
+        let points: Vec<KillPoint> = KillPoint::ALL.iter().copied().filter(is_reached).collect();
         let point = points[usize::try_from(self.dice.below(points.len() as u64)).unwrap()];
         let passage = (1 + self.dice.below(3)).to_string();
         let mut running = self.world.serve(&[]);

@@ -14,8 +14,8 @@ use crate::cli_world::{Answer, World};
 const NOBODY: u32 = 65_534;
 
 /// A world that belongs to nobody in particular, with a copy of the program that this user can reach.
-struct Unprivileged {
-    world: World,
+pub(crate) struct Unprivileged {
+    pub(crate) world: World,
     program: PathBuf,
 }
 
@@ -23,6 +23,7 @@ fn mode(path: &Path, bits: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(bits)).unwrap();
 }
 
+/// Gives a file, or a directory with all that is in it, to that user.
 fn give(path: &Path) {
     chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     if path.is_dir() && !path.is_symlink() {
@@ -33,7 +34,7 @@ fn give(path: &Path) {
 }
 
 impl Unprivileged {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = World::with_config();
         world.append("k", "acknowledged").expect(0);
         Self::of(world)
@@ -50,15 +51,25 @@ impl Unprivileged {
         Self { world, program }
     }
 
-    fn run(&self, arguments: &[&str]) -> Answer {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Answer {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let like = self.world.command(arguments);
-        let mut command = Command::new(&self.program);
-        command.env_clear().stdin(Stdio::null()).current_dir(self.world.base()).args(arguments);
-        command.envs(like.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let mut command = self.other(&self.program);
+        command.args(arguments).envs(like.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        command
+    }
+
+    /// Runs another program as the same user.
+    pub(crate) fn other(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().stdin(Stdio::null()).current_dir(self.world.base());
         if nix::unistd::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        command.output().unwrap().into()
+        command
     }
 
     /// Returns the log's own files; locks come and go.

@@ -15,6 +15,7 @@ mod cli_doctor;
 mod cli_events;
 mod cli_first_steps;
 mod cli_outputs;
+mod cli_providers;
 mod cli_service;
 mod cli_trouble;
 mod cli_world;

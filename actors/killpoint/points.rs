@@ -71,12 +71,23 @@ points! {
     ObserveInside = "observe.inside",
     /// They are durable.
     ObserveAfter = "observe.after",
+    /// A request to a provider has its turn, and nothing of it has left.
+    BrokerBefore = "broker.ask.before",
+    /// Its bytes were handed to the connection; the answer is not known yet.
+    BrokerInside = "broker.ask.inside",
+    /// The answer is there, or why there is none; nobody has been told.
+    BrokerAfter = "broker.ask.after",
 }
 
 impl KillPoint {
     /// Reads a name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|point| point.as_str() == name)
+    }
+
+    /// Says whether only a service that deals with others passes it: one that asks models.
+    pub fn needs_others(self) -> bool {
+        self.as_str().starts_with("broker.")
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::ledger::StoreLedger;
 use super::{Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared};
 use crate::address::Address;
+use crate::broker::Brokers;
 use crate::log::{LogError, LogHandle, LogState, LogWriter, WriterArgs};
 use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec, SkippedSlot};
 use crate::recovery::{RecoveryError, SERVICE_ENDED};
@@ -65,6 +66,7 @@ struct Opened {
     handle: ServiceHandle,
     clean: Option<bool>,
     producers: Vec<ProducerSpec>,
+    brokers: Brokers,
     program: String,
     support: Vec<ChildSpec>,
     extra: Extra,
@@ -104,8 +106,8 @@ fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Resul
         turn: tokio::sync::Mutex::default(),
         root: std::sync::OnceLock::new(),
     }));
-    let ServiceArgs { producers, program, support, extra, .. } = args;
-    Ok(Opened { handle, clean, producers, program, support, extra })
+    let ServiceArgs { producers, brokers, program, support, extra, .. } = args;
+    Ok(Opened { handle, clean, producers, brokers, program, support, extra })
 }
 
 impl Service {
@@ -117,7 +119,8 @@ impl Service {
     pub async fn start(args: ServiceArgs) -> Result<Self, StartError> {
         let loaded = (args.load)().map_err(StartError::Problems)?;
         let consumers = SupervisorSpec::pool(ChildName::fixed("consumers"));
-        let Opened { handle, clean, producers, program, support, extra } = open(args, &loaded, &consumers)?;
+        let Opened { handle, clean, producers, brokers, program, support, extra } =
+            open(args, &loaded, &consumers)?;
         let (notices, received) = NoticeQueue::new(NoticeQueue::CAPACITY);
         let incarnation = handle.0.incarnation;
         let scribe = ScribeArgs {
@@ -132,6 +135,9 @@ impl Service {
             .child(ChildSpec::actor(ChildName::fixed("scribe"), "scribe", move |context| {
                 (Scribe, ScribeArgs { status: Arc::clone(&context.status), ..scribe.clone() })
             }));
+        if let Some(brokers) = brokers.pool(&handle.0.points) {
+            root = root.nested(brokers);
+        }
         for child in support {
             root = root.child(child);
         }

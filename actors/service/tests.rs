@@ -79,6 +79,7 @@ impl Bench {
             options: Options::default(),
             load: load(declaration.to_owned()),
             compile: Arc::new(compile),
+            brokers: Brokers::default(),
             paused: false,
             points: Arc::clone(&self.points),
             clock: Arc::new(SystemClock),
@@ -243,6 +244,7 @@ async fn an_escalation_reaches_the_consumer_it_is_addressed_to_and_no_other() {
             }
             specs
         }),
+        brokers: Brokers::default(),
         paused: false,
         points: KillPoints::disabled(),
         clock: Arc::new(SystemClock),
@@ -293,6 +295,7 @@ async fn a_changed_declaration_under_an_unchanged_version_is_refused_and_a_bump_
         options: Options::default(),
         load: load(text),
         compile: Arc::new(compile),
+        brokers: Brokers::default(),
         paused: false,
         points: KillPoints::disabled(),
         clock: Arc::new(SystemClock),

@@ -11,7 +11,6 @@ mod endpoint;
 mod failure;
 mod profile;
 mod request;
-mod trace;
 
 pub use answer::{Answer, AnswerPart, StopReason, Usage};
 pub use endpoint::{Endpoint, EndpointError};
@@ -24,4 +23,3 @@ pub use request::{
     ImageKind, Member, Message, ModelRequest, Part, REQUEST_BYTES_MAX, RequestError, ResponseFormat, Role,
     ThinkingLevel, Tool,
 };
-pub use trace::{Fact, TraceChunk};

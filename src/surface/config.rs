@@ -1,10 +1,13 @@
-//! The configuration: what is watched, read by the same strict YAML and with the same reports as declarations.
+//! The configuration: what is watched and which models may be asked, read by the same strict YAML and with the same reports as declarations.
+
+pub mod providers;
 
 use std::path::{Path, PathBuf};
 
 use thoughtstream_channels::filesystem::rules::{Bounds, ScanRules, Selection};
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::provider::Profile;
 use thoughtstream_domain::yaml::{
     self, Choice, Code, Form, Key, Limits, Node, Problem, Shape, Source, Value, duration_ms,
 };
@@ -37,13 +40,15 @@ pub mod codes {
 pub struct Config {
     /// The folders that are watched, in order of the file.
     pub folders: Vec<Folder>,
+    /// The providers whose models may be asked, in order of the file.
+    pub providers: Vec<Profile>,
     /// How long open work may take to finish when the service is told to stop, in milliseconds.
     pub drain_ms: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { folders: Vec::new(), drain_ms: DRAIN_MS }
+        Self { folders: Vec::new(), providers: Vec::new(), drain_ms: DRAIN_MS }
     }
 }
 
@@ -120,6 +125,7 @@ const CONFIG: Shape = Shape::Map(&[
         "the folders to watch",
         Shape::List { of: &Shape::Map(&SOURCE), min: 0, max: SOURCES_MAX },
     ),
+    providers::PROVIDERS,
     Key::optional(
         "drain",
         "how long open work may take to finish when the service is told to stop",
@@ -130,7 +136,7 @@ const CONFIG: Shape = Shape::Map(&[
 /// Returns the JSON Schema of a configuration, for editors.
 #[must_use]
 pub fn schema() -> serde_json::Value {
-    yaml::json_schema("thoughtstream configuration", "What is watched.", &CONFIG)
+    yaml::json_schema("thoughtstream configuration", "What is watched and asked.", &CONFIG)
 }
 
 /// Reads a configuration from its text; `home` is where `~` leads.
@@ -174,8 +180,9 @@ impl Reader<'_> {
             }
             folders.push(folder);
         }
+        let providers = providers::read(root, self.source, self.problems);
         let drain_ms = root.get("drain").and_then(Node::text).and_then(duration_ms).unwrap_or(DRAIN_MS);
-        if sound { Config { folders, drain_ms } } else { Config::default() }
+        if sound { Config { folders, providers, drain_ms } } else { Config::default() }
     }
 
     fn folder(&mut self, item: &Node) -> Option<Folder> {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thoughtstream_actors::broker::Brokers;
 use thoughtstream_actors::clock::SystemClock;
 use thoughtstream_actors::killpoint::{KillAction, KillPoint, KillPoints, Trap};
 use thoughtstream_actors::service::{Loaded, Service, ServiceArgs, compile};
@@ -134,6 +135,7 @@ fn arguments(stage: &Stage, points: Arc<KillPoints>) -> Result<ServiceArgs, Fail
         options: Options::default(),
         load: Arc::new(move || Ok(Loaded { declarations: set.clone(), registry: Arc::clone(&registry) })),
         compile: Arc::new(|set: &DeclarationSet| compile(set)),
+        brokers: Brokers::default(),
         paused: false,
         points,
         clock: Arc::new(SystemClock),

@@ -1,5 +1,7 @@
 //! What could be wrong, looked at one by one: each check says what it saw and what to do about it.
 
+mod providers;
+
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_effects::dirs::{DirError, PrivateDir};
@@ -14,6 +16,8 @@ use crate::query::consumers::{Consumer, State};
 use crate::query::inbox::{Kind, Waiting};
 use crate::query::status::Status;
 use crate::render::{age, count, verify::Report};
+
+pub use providers::providers;
 
 /// The name of this answer's form, for programs.
 pub const SCHEMA: &str = "thoughtstream.doctor/1";

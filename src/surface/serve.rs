@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thoughtstream_actors::broker::Brokers;
 use thoughtstream_actors::cell::Cells;
 use thoughtstream_actors::clock::SystemClock;
 use thoughtstream_actors::killpoint::KillPoints;
@@ -16,6 +17,7 @@ use thoughtstream_actors::service::{
     Load, Loaded as Taken, Service, ServiceArgs, ServiceHandle, StartError, compile,
 };
 use thoughtstream_actors::supervisor::Outcome;
+use thoughtstream_channels::credential::Credentials;
 use thoughtstream_channels::filesystem::producer::RemovalRule;
 use thoughtstream_channels::filesystem::watch::WatchSettings;
 use thoughtstream_domain::declaration::DeclarationSet;
@@ -225,8 +227,12 @@ fn arguments(
         })]
     };
     Ok(ServiceArgs {
-        points: points(session)?,
+        points: points(session, &loaded.config)?,
         producers: producers(&loaded.config, &data),
+        brokers: Brokers::new(
+            loaded.config.providers.iter().cloned(),
+            Credentials::of_process(&session.places.config),
+        ),
         data,
         disk: None,
         options: Options::default(),
@@ -240,10 +246,19 @@ fn arguments(
     })
 }
 
-/// Returns kill points: they can be armed only in a store that was made for rehearsal.
-fn points(session: &Session) -> Result<Arc<KillPoints>, Failure> {
+/// Returns kill points: they can be armed only in a store that was made for rehearsal, and a rehearsal asks
+/// nobody but servers on this machine that want no credential.
+fn points(session: &Session, config: &Config) -> Result<Arc<KillPoints>, Failure> {
     let reader = open_to_read(session)?;
     let marked = rehearsal::is_rehearsal(&reader.mark());
+    let real = config.providers.iter().find(|profile| profile.credential.is_some());
+    if let Some(profile) = real.filter(|_| marked) {
+        let what = format!("this log is for rehearsal, and the provider `{}` has a credential", profile.name);
+        let failure = Failure::new(Exit::Refused, "rehearsal.real-provider", what);
+        return Err(
+            failure.with_hint("rehearse with another --config DIR, whose providers need no credential")
+        );
+    }
     Ok(if marked { KillPoints::for_rehearsal() } else { KillPoints::disabled() })
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Member, TraceChunk, Usage};
+use super::{Member, ModelRequest, Usage};
+use crate::payload::trace::{Step, TraceChunk};
 
 /// Says what is known about a request that gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +226,7 @@ pub struct AskError {
     pub usage: Usage,
     /// How long the provider wants to be left alone, in milliseconds; it is not believed beyond a day.
     pub retry_after_ms: Option<u64>,
-    /// What may be kept about it.
+    /// What may be kept about it: steps, counts and codes.
     pub trace: Vec<TraceChunk>,
 }
 
@@ -236,6 +237,17 @@ impl AskError {
         let usage = Usage { input: None, output: None, cost_microusd: None };
         let certainty = code.certainty();
         Self { code, certainty, member: None, usage, retry_after_ms: None, trace: Vec::new() }
+    }
+
+    /// Completes the trace: what was sent before what is known, and at last why there is no answer.
+    #[must_use]
+    pub fn traced(mut self, request: &ModelRequest) -> Self {
+        if self.certainty != Certainty::NotSent {
+            self.trace.insert(0, request.step());
+        }
+        let code = Some(self.code.as_str().to_owned());
+        self.trace.push(TraceChunk { code, ..TraceChunk::of(Step::ProviderFailed) });
+        self
     }
 
     /// Names the member that is meant.

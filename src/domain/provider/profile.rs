@@ -10,8 +10,11 @@ use super::{Endpoint, ModelRequest, ProviderCode, ResponseFormat, ThinkingLevel}
 /// Names of profiles and credentials are short words.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The names of models are paths at most.
-const MODEL_BYTES_MAX: usize = 256;
+/// The names of models are paths at most; a trace has room for as much.
+const MODEL_BYTES_MAX: usize = 128;
+
+/// A date or a revision behind a model's name, as in `-2026-01-31`.
+const DATED_BYTES_MAX: usize = 32;
 
 /// Names a profile.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -229,7 +232,11 @@ impl Profile {
         match answered.strip_prefix(asked) {
             Some("") => true,
             Some(rest) => {
-                rest.starts_with('-') && rest[1..].starts_with(|first: char| first.is_ascii_digit())
+                let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                let dated = rest.strip_prefix('-').filter(|date| date.len() <= DATED_BYTES_MAX);
+                dated.is_some_and(|date| {
+                    date.starts_with(|first: char| first.is_ascii_digit()) && date.bytes().all(is_plain)
+                })
             }
             None => false,
         }
@@ -285,7 +292,7 @@ mod tests {
     #[test]
     fn a_dated_name_is_the_same_model_and_a_longer_one_is_not() {
         assert!(Profile::is_same_model("m-1", "m-1") && Profile::is_same_model("m-1", "m-1-2026-01-02"));
-        for other in ["", "m", "m-1-mini", "m-10", "m-1-", "other"] {
+        for other in ["", "m", "m-1-mini", "m-10", "m-1-", "m-1-2 is the best", "other"] {
             assert!(!Profile::is_same_model("m-1", other), "{other}");
         }
     }

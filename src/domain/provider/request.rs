@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::canonical;
 use crate::content::Content;
 use crate::hash::Sha256Hash;
+use crate::payload::trace::{Step, TraceChunk};
 
 /// The longest canonical request: a context of text is far below it, and a few images of some megabytes fit.
 pub const REQUEST_BYTES_MAX: usize = 32 << 20;
@@ -342,6 +343,13 @@ impl ModelRequest {
             }
         }
         Ok(())
+    }
+
+    /// Returns the step of a trace that says that this was sent.
+    #[must_use]
+    pub fn step(&self) -> TraceChunk {
+        let count = Some(self.messages.len() as u64);
+        TraceChunk { model: Some(self.model.clone()), count, ..TraceChunk::of(Step::Requested) }
     }
 
     /// Returns how many images the conversation holds.

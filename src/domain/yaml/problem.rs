@@ -113,6 +113,12 @@ impl Problem {
         self
     }
 
+    /// Takes the text and its line away: what stands there must not be shown.
+    #[must_use]
+    pub fn concealed(self) -> Self {
+        Self { text: String::new(), excerpt: None, ..self }
+    }
+
     /// Adds the nearest valid spelling, when there is one.
     #[must_use]
     pub fn with_suggestion(mut self, suggestion: Option<impl Into<String>>) -> Self {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thoughtstream_actors::broker::Brokers;
 use thoughtstream_actors::clock::SystemClock;
 use thoughtstream_actors::consumer::ConsumerSpec;
 use thoughtstream_actors::killpoint::KillPoints;
@@ -95,6 +96,7 @@ impl Subject {
             load: Arc::new(load),
             compile: compile(Arc::clone(&steps)),
             producers: Vec::new(),
+            brokers: Brokers::default(),
             paused: false,
             points: KillPoints::disabled(),
             clock: Arc::new(SystemClock),

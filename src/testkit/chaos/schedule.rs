@@ -152,7 +152,7 @@ impl Schedule {
     }
 
     fn trap(&mut self, stage: &Stage) {
-        let point = self.pick(KillPoint::ALL);
+        let point = self.pick(&reachable());
         let holds = self.dice.chance(12);
         let action = if holds { KillAction::Hold } else { self.pick(&ACTIONS) };
         let passage = u32::try_from(1 + self.dice.below(6)).expect("a small number");
@@ -276,11 +276,16 @@ impl Schedule {
     }
 }
 
+/// Returns the points that somebody in the cast passes.
+fn reachable() -> Vec<KillPoint> {
+    KillPoint::ALL.iter().copied().filter(|point| !point.needs_others()).collect()
+}
+
 /// Returns one trap for each point with each action that ends an actor.
 #[must_use]
 pub fn every_trap() -> Vec<Trap> {
     let with = |point: &KillPoint| ACTIONS.map(|action| Trap::new(*point, action));
-    KillPoint::ALL.iter().flat_map(with).collect()
+    reachable().iter().flat_map(with).collect()
 }
 
 /// Returns the ids of the whole cast.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thoughtstream_actors::broker::Brokers;
 use thoughtstream_actors::clock::{Clock, SystemClock};
 use thoughtstream_actors::killpoint::KillPoints;
 use thoughtstream_actors::log::LogError;
@@ -157,6 +158,7 @@ impl Stage {
             load: self.files.load(),
             compile: compile(self.temper),
             producers,
+            brokers: Brokers::default(),
             paused: false,
             points: Arc::clone(&self.points),
             clock: Arc::clone(&self.clock),
