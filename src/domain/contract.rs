@@ -9,6 +9,8 @@ mod classify;
 mod observation;
 mod rejection;
 
+use std::sync::{Arc, LazyLock};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -124,13 +126,22 @@ impl From<StopReason> for Stop {
     }
 }
 
-/// Is one version of an output contract.
+/// Is one version of an output contract; cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contract {
     kind: TypeRef,
-    schema: Value,
+    schema: Arc<Value>,
     hash: Sha256Hash,
 }
+
+/// The contract of observations, made once: every output that is read from the log asks for it.
+static OBSERVATIONS: LazyLock<Contract> = LazyLock::new(|| {
+    let kind = TypeRef::new(TypeName::parse(OBSERVATION).expect("a name of ours is valid"), 1);
+    let schema = schemars::schema_for!(Observation).to_value();
+    let identity = serde_json::json!({ "contract": kind, "schema": without_words(&schema) });
+    let bytes = canonical::write(&identity).expect("a schema of ours has exact numbers");
+    Contract { kind, schema: Arc::new(schema), hash: Sha256Hash::of(&bytes) }
+});
 
 /// Says that no contract has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -142,16 +153,9 @@ pub struct UnknownContract {
 
 impl Contract {
     /// Returns the contract of observations: `stream.thought.output.observation@1`.
-    ///
-    /// # Panics
-    /// Never: its name and schema are fixed, and a test reads them.
     #[must_use]
     pub fn observation() -> Self {
-        let kind = TypeRef::new(TypeName::parse(OBSERVATION).expect("a name of ours is valid"), 1);
-        let schema = schemars::schema_for!(Observation).to_value();
-        let identity = serde_json::json!({ "contract": kind, "schema": without_words(&schema) });
-        let bytes = canonical::write(&identity).expect("a schema of ours has exact numbers");
-        Self { kind, schema, hash: Sha256Hash::of(&bytes) }
+        OBSERVATIONS.clone()
     }
 
     /// Returns every contract, in order of name and version.
@@ -192,7 +196,7 @@ impl Contract {
 
     /// Returns the JSON Schema of its values.
     #[must_use]
-    pub const fn schema(&self) -> &Value {
+    pub fn schema(&self) -> &Value {
         &self.schema
     }
 
