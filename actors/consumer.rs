@@ -7,6 +7,7 @@
 mod attempt;
 mod board;
 mod lanes;
+mod model;
 mod resume;
 mod spec;
 
@@ -25,7 +26,8 @@ use crate::supervisor::{Fault, ReasonCode, StatusCell, StopReason};
 use attempt::Ended;
 use lanes::Lanes;
 
-pub use spec::ConsumerSpec;
+pub use model::{Facilities, ModelWork};
+pub use spec::{ConsumerSpec, Work};
 pub use thoughtstream_domain::declaration::LifecycleMode;
 
 /// A stored event or row could not be read: going on would skip it.

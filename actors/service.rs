@@ -35,7 +35,7 @@ use thoughtstream_store::{Options, Reader};
 use crate::address::Address;
 use crate::broker::Brokers;
 use crate::clock::Clock;
-use crate::consumer::{ConsumerMessage, ConsumerSpec};
+use crate::consumer::{ConsumerMessage, ConsumerSpec, Facilities};
 use crate::killpoint::KillPoints;
 use crate::log::{LogError, LogHandle, LogState};
 use crate::producer::{ProducerMessage, ProducerSpec, SkippedSlot};
@@ -97,10 +97,10 @@ pub struct ServiceArgs {
     pub extra: Extra,
 }
 
-/// Compiles the enabled declarations of a set.
+/// Compiles the enabled declarations of a set; those that ask a model do so through `facilities`.
 #[must_use]
-pub fn compile(set: &DeclarationSet) -> Vec<ConsumerSpec> {
-    set.enabled().filter_map(ConsumerSpec::of).collect()
+pub fn compile(set: &DeclarationSet, facilities: &Facilities) -> Vec<ConsumerSpec> {
+    set.enabled().map(|declaration| ConsumerSpec::of(declaration, facilities)).collect()
 }
 
 /// Is a consumer that runs.

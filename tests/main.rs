@@ -14,6 +14,7 @@ mod cli_demo;
 mod cli_doctor;
 mod cli_events;
 mod cli_first_steps;
+mod cli_models;
 mod cli_outputs;
 mod cli_providers;
 mod cli_service;

@@ -10,12 +10,12 @@ use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
-use super::ConsumerSpec;
 use super::resume::triggers;
+use super::{ConsumerSpec, Work};
 use crate::clock::Clock;
 use crate::killpoint::{KillPoint, KillSite};
 use crate::log::{LogError, LogHandle, Submitted};
-use crate::runner::RunFailure;
+use crate::runner::{RunFailure, Runner};
 use crate::supervisor::Fault;
 
 /// An output did not fit its type, or is of a type that the declaration does not emit.
@@ -84,8 +84,9 @@ impl Attempt {
         at_once: bool,
     ) -> impl Future<Output = Ended> + Send + 'static {
         let received_at = self.clock.now();
+        let work = self.spec.work.clone();
         let mut opening = None;
-        if !at_once {
+        if !at_once && matches!(work, Work::Transform(_)) {
             let commit = Arc::new(execution.open(&self.spec.frame(self.incarnation, received_at), previous));
             // Claims side by side on one source need their order now; a serial lane has only this one, which
             // leaves room for a kill point before it.
@@ -93,9 +94,14 @@ impl Attempt {
             opening = Some(if side_by_side { Ok(self.log.submit(commit)) } else { Err(commit) });
         }
         async move {
-            let ended = match opening {
-                None => self.settle_at_once(execution, events, previous).await,
-                Some(opening) => self.two_commits(execution, events, opening, received_at).await,
+            let ended = match (work, opening) {
+                (Work::Model(model), _) => self.ask(model, execution, events, previous).await,
+                (Work::Transform(runner), None) => {
+                    self.settle_at_once(&runner, execution, events, previous).await
+                }
+                (Work::Transform(runner), Some(opening)) => {
+                    self.two_commits(&runner, execution, events, opening, received_at).await
+                }
             };
             ended.unwrap_or_else(|end| end)
         }
@@ -103,6 +109,7 @@ impl Attempt {
 
     async fn two_commits(
         self,
+        runner: &Arc<dyn Runner>,
         mut execution: Execution,
         events: Option<Vec<Event>>,
         opening: Result<Submitted, Arc<Commit>>,
@@ -116,7 +123,7 @@ impl Attempt {
         is_in(submitted.settled().await?)?;
         self.site.pass(KillPoint::ReceivedAfter).await?;
         self.site.pass(KillPoint::StartedAfter).await?;
-        let made = self.run(&execution, events).await?;
+        let made = self.run(runner, &execution, events).await?;
         let commit = self.settlement(&mut execution, received_at, made);
         self.settle(commit, &execution).await?;
         let completed = execution.has_completed();
@@ -126,11 +133,12 @@ impl Attempt {
     /// Runs first and records everything in one commit; a failure opens and ends the attempt in two.
     async fn settle_at_once(
         self,
+        runner: &Arc<dyn Runner>,
         mut execution: Execution,
         events: Option<Vec<Event>>,
         previous: u64,
     ) -> Result<Ended, Ended> {
-        let made = self.run(&execution, events).await?.and_then(|outputs| self.allowed(outputs));
+        let made = self.run(runner, &execution, events).await?.and_then(|outputs| self.allowed(outputs));
         let now = self.clock.now();
         let frame = self.spec.frame(self.incarnation, now);
         let code = match made {
@@ -149,16 +157,20 @@ impl Attempt {
         Ok(Ended::Stands { execution: Box::new(execution), completed: false })
     }
 
-    async fn run(&self, execution: &Execution, events: Option<Vec<Event>>) -> Result<Made, Ended> {
+    async fn run(
+        &self,
+        runner: &Arc<dyn Runner>,
+        execution: &Execution,
+        events: Option<Vec<Event>>,
+    ) -> Result<Made, Ended> {
         self.site.pass(KillPoint::RunnerBefore).await?;
-        let runner = &self.spec.runner;
         let made = match events {
             // Where a kill point may hold a run, it has a thread that can be held.
             Some(events) if runner.is_brief(&events) && self.site.is_quiet() => {
                 let run = AssertUnwindSafe(|| runner.run(&self.reader, &events));
                 catch_unwind(run).unwrap_or(Err(RunFailure::of_surroundings(RUNNER_PANICKED)))
             }
-            events => self.run_on_a_thread(execution, events).await?,
+            events => self.run_on_a_thread(runner, execution, events).await?,
         };
         self.site.pass(KillPoint::RunnerAfter).await?;
         Ok(made)
@@ -166,17 +178,18 @@ impl Attempt {
 
     async fn run_on_a_thread(
         &self,
+        runner: &Arc<dyn Runner>,
         execution: &Execution,
         events: Option<Vec<Event>>,
     ) -> Result<Made, Ended> {
-        let (attempt, execution) = (self.clone(), execution.clone());
+        let (attempt, runner, execution) = (self.clone(), Arc::clone(runner), execution.clone());
         let ran = tokio::task::spawn_blocking(move || {
             let events = match events {
                 Some(events) => events,
                 None => triggers(&attempt.reader, &execution).map_err(|_| Ended::Unreadable)?,
             };
             attempt.site.pass_blocking(KillPoint::RunnerInside)?;
-            Ok::<Made, Ended>(attempt.spec.runner.run(&attempt.reader, &events))
+            Ok::<Made, Ended>(runner.run(&attempt.reader, &events))
         });
         ran.await.unwrap_or(Ok(Err(RunFailure::of_surroundings(RUNNER_PANICKED))))
     }
@@ -201,19 +214,21 @@ impl Attempt {
         execution.fail(&frame, received_at, failure.code, policy)
     }
 
-    async fn settle(&self, commit: Commit, execution: &Execution) -> Result<(), Ended> {
+    pub(super) async fn settle(&self, commit: Commit, execution: &Execution) -> Result<(), Ended> {
         self.site.pass(KillPoint::SettleBefore).await?;
         let submitted = self.log.submit(Arc::new(commit));
         self.site.pass(KillPoint::SettleInside).await?;
         is_in(submitted.settled().await?)?;
-        self.spec.runner.settled(execution);
+        if let Work::Transform(runner) = &self.spec.work {
+            runner.settled(execution);
+        }
         self.site.pass(KillPoint::SettleAfter).await?;
         Ok(())
     }
 }
 
 /// Lets an attempt go on only if its commit is in the log.
-fn is_in(verdict: Verdict) -> Result<(), Ended> {
+pub(super) fn is_in(verdict: Verdict) -> Result<(), Ended> {
     match verdict {
         Verdict::Committed(_) | Verdict::AlreadyCommitted(_) => Ok(()),
         Verdict::Refused(Refusal::Paused { .. }) => Err(Ended::Paused),

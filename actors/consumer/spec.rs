@@ -12,6 +12,7 @@ use thoughtstream_domain::retry::{Interrupted, RetryPolicy};
 use thoughtstream_domain::subscription::Subscription;
 use thoughtstream_domain::time::Timestamp;
 
+use super::model::{Facilities, ModelWork};
 use crate::hub::SourceFilter;
 use crate::runner::{Deterministic, Runner};
 
@@ -35,12 +36,21 @@ pub struct ConsumerSpec {
     pub privacy_floor: Privacy,
     /// What it may write.
     pub emit: Vec<TypeName>,
-    /// What it runs.
-    pub runner: Arc<dyn Runner>,
+    /// What it does.
+    pub work: Work,
     /// What becomes of progress when this version takes over from another.
     pub on_version_change: VersionChange,
     /// The checked declaration as canonical JSON, registered with its first start.
     pub canonical: String,
+}
+
+/// Is what a consumer does with its triggers.
+#[derive(Clone)]
+pub enum Work {
+    /// It makes outputs of them by itself.
+    Transform(Arc<dyn Runner>),
+    /// It asks a model.
+    Model(Arc<ModelWork>),
 }
 
 impl std::fmt::Debug for ConsumerSpec {
@@ -50,9 +60,9 @@ impl std::fmt::Debug for ConsumerSpec {
 }
 
 impl ConsumerSpec {
-    /// Compiles a declaration, unless it asks a model: loading refuses to enable those so far.
+    /// Compiles a declaration; one that asks a model does so through `facilities`.
     #[must_use]
-    pub fn of(declaration: &Declaration) -> Option<Self> {
+    pub fn of(declaration: &Declaration, facilities: &Facilities) -> Self {
         let subscription = declaration.subscription().clone();
         let batch = subscription.batch();
         let context = declaration.context();
@@ -62,11 +72,14 @@ impl ConsumerSpec {
             LifecycleMode::TwoCommit => subscription.concurrency(),
             LifecycleMode::Settled => 1,
         };
-        let runner = Deterministic {
-            transform: declaration.runner().transform()?.to_owned(),
-            characters_max: usize::try_from(context.max_chars).unwrap_or(usize::MAX),
+        let work = match ModelWork::of(declaration, facilities) {
+            Some(model) => Work::Model(Arc::new(model)),
+            None => Work::Transform(Arc::new(Deterministic {
+                transform: declaration.runner().transform().unwrap_or_default().to_owned(),
+                characters_max: usize::try_from(context.max_chars).unwrap_or(usize::MAX),
+            })),
         };
-        Some(Self {
+        Self {
             key: declaration.key().clone(),
             fingerprint: declaration.fingerprint(),
             limits: Limits {
@@ -79,11 +92,11 @@ impl ConsumerSpec {
             interrupted: declaration.interrupted(),
             privacy_floor: declaration.privacy_floor(),
             emit: declaration.emit().iter().cloned().collect(),
-            runner: Arc::new(runner),
+            work,
             on_version_change: declaration.on_version_change().clone(),
             canonical: declaration.canonical(),
             subscription,
-        })
+        }
     }
 
     /// Returns what an attempt's commits bind.

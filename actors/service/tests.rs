@@ -15,6 +15,7 @@ use thoughtstream_store::{Store, verify};
 
 use super::*;
 use crate::clock::SystemClock;
+use crate::consumer::Work;
 use crate::killpoint::{KillAction, KillPoint, Trap};
 use crate::producer::ProducerSpec;
 
@@ -78,7 +79,7 @@ impl Bench {
             disk: None,
             options: Options::default(),
             load: load(declaration.to_owned()),
-            compile: Arc::new(compile),
+            compile: Arc::new(|set| compile(set, &Facilities::default())),
             brokers: Brokers::default(),
             paused: false,
             points: Arc::clone(&self.points),
@@ -236,10 +237,10 @@ async fn an_escalation_reaches_the_consumer_it_is_addressed_to_and_no_other() {
             Ok(Loaded { declarations: declarations.clone(), registry: Arc::new(Registry::shipped()) })
         }),
         compile: Arc::new(|set| {
-            let mut specs = compile(set);
+            let mut specs = compile(set, &Facilities::default());
             for spec in &mut specs {
                 let escalates = spec.key.id.as_str() == "document-structure";
-                spec.runner = if escalates { Arc::new(Escalating) } else { Arc::new(Quiet) };
+                spec.work = Work::Transform(if escalates { Arc::new(Escalating) } else { Arc::new(Quiet) });
                 spec.emit = vec![thoughtstream_domain::payload::escalation::Escalation::kind().name];
             }
             specs
@@ -294,7 +295,7 @@ async fn a_changed_declaration_under_an_unchanged_version_is_refused_and_a_bump_
         disk: None,
         options: Options::default(),
         load: load(text),
-        compile: Arc::new(compile),
+        compile: Arc::new(|set| compile(set, &Facilities::default())),
         brokers: Brokers::default(),
         paused: false,
         points: KillPoints::disabled(),

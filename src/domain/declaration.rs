@@ -28,7 +28,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{Catalog, FieldKind, PromotedField, TransformInfo};
+pub use catalog::{Catalog, FieldKind, PromotedField, ProviderInfo, TransformInfo};
 pub use identity::{Change, bump, check_registered, diff};
 pub use load::{PROMPT_BYTES_MAX, Prompts, load_all, schema};
 pub use model::{

@@ -256,7 +256,9 @@ impl Execution {
         AttemptKey { consumer: self.consumer.clone(), position: self.position(), attempt: self.attempts }
     }
 
-    fn stamp(&self) -> RunStamp {
+    /// Returns what binds an event to its current or latest attempt.
+    #[must_use]
+    pub fn stamp(&self) -> RunStamp {
         RunStamp {
             run: self.run_id(),
             execution: self.id,
@@ -282,8 +284,14 @@ impl Execution {
             }
         };
         let key = IdempotencyKey::parse(&key).expect("a source, numbers and words make a key");
-        let parents = self.triggers.iter().map(|t| Parent { id: t.id, position: Some(t.position) }).collect();
+        let parents = self.parents();
         Envelope::new(SourceId::agent(&self.consumer.id), key, self.privacy, actor).with_parents(parents)
+    }
+
+    /// Returns its triggers as the parents of an event.
+    #[must_use]
+    pub fn parents(&self) -> Vec<Parent> {
+        self.triggers.iter().map(|t| Parent { id: t.id, position: Some(t.position) }).collect()
     }
 
     fn run(&self, frame: &Frame, state: RunState, received_at: Timestamp) -> Run {
@@ -546,7 +554,7 @@ impl Execution {
 
     fn decision(&self, operator: &Operator, key: IdempotencyKey) -> Envelope {
         let actor = Actor::ours(ActorKind::Person, &format!("uid:{}", operator.uid));
-        let parents = self.triggers.iter().map(|t| Parent { id: t.id, position: Some(t.position) }).collect();
+        let parents = self.parents();
         Envelope::new(SourceId::decisions(), key, self.privacy, actor).with_parents(parents)
     }
 }

@@ -8,6 +8,7 @@
 pub mod documents;
 pub mod manifest;
 pub mod observe;
+pub mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -463,6 +464,12 @@ impl Packet {
             current.parts.splice(0..0, parts);
         }
         Ok(request)
+    }
+
+    /// Returns the class of everything in it.
+    #[must_use]
+    pub const fn privacy(&self) -> Privacy {
+        self.body.capabilities.privacy
     }
 
     /// Says whether the model is shown the images of the current message.

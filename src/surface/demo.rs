@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use thoughtstream_actors::broker::Brokers;
 use thoughtstream_actors::clock::SystemClock;
+use thoughtstream_actors::consumer::Facilities;
 use thoughtstream_actors::killpoint::{KillAction, KillPoint, KillPoints, Trap};
 use thoughtstream_actors::service::{Loaded, Service, ServiceArgs, compile};
 use thoughtstream_channels::filesystem::rules::{Bounds, ScanRules, Selection};
@@ -134,7 +135,7 @@ fn arguments(stage: &Stage, points: Arc<KillPoints>) -> Result<ServiceArgs, Fail
         disk: None,
         options: Options::default(),
         load: Arc::new(move || Ok(Loaded { declarations: set.clone(), registry: Arc::clone(&registry) })),
-        compile: Arc::new(|set: &DeclarationSet| compile(set)),
+        compile: Arc::new(|set: &DeclarationSet| compile(set, &Facilities::default())),
         brokers: Brokers::default(),
         paused: false,
         points,

@@ -3,11 +3,11 @@
 //! Either all of it is right, or every problem of every file is reported and nothing is loaded.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
-use thoughtstream_domain::declaration::{
-    Catalog, Declaration, DeclarationSet, PROMPT_BYTES_MAX, codes, load_all,
-};
+use thoughtstream_domain::declaration::{Catalog, DeclarationSet, PROMPT_BYTES_MAX, ProviderInfo, load_all};
+use thoughtstream_domain::provider::Profile;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::yaml::{Limits, Problem, render_all};
 
@@ -76,7 +76,8 @@ pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
     let config = keep(&mut problems, read_config(places, &files)?);
     let registry = keep(&mut problems, schemas::read(&files)?);
     // Without a person's types their declarations cannot be judged: the shipped ones alone would be.
-    let catalog = Catalog::of(registry.as_ref().unwrap_or(&Registry::shipped()));
+    let mut catalog = Catalog::of(registry.as_ref().unwrap_or(&Registry::shipped()));
+    catalog.providers = config.as_ref().map(profiles);
     let mut listing = listing(&files)?.unwrap_or_else(|| {
         // Consumers that are declared nowhere would stop: a directory that is not there says nothing.
         let name = places.config.join(DECLARATIONS).display().to_string();
@@ -87,7 +88,6 @@ pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
     let prompts = Prompts { files: &files, problems: RefCell::new(Ok(Vec::new())) };
     let set = keep(&mut problems, load_all(&listing.files, &|path| prompts.find(path), &catalog));
     problems.append(&mut prompts.problems.into_inner()?);
-    problems.extend(set.iter().flat_map(DeclarationSet::enabled).filter_map(not_yet));
     match (config, registry, set) {
         (Some(config), Some(registry), Some(set)) if problems.is_empty() => {
             Ok(Loaded { config, registry, set })
@@ -96,12 +96,11 @@ pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
     }
 }
 
-/// A declaration that asks a model is checked in full; it is not run yet.
-fn not_yet(declaration: &Declaration) -> Option<Problem> {
-    declaration.runner().model()?;
-    let message = "the `pi` runner is checked and not run yet".to_owned();
-    let problem = declaration.problem_at_version(codes::NOT_BUILT_PI, message);
-    Some(problem.with_hint("set `enabled: false`"))
+/// Returns the provider profiles, as far as declarations name them.
+fn profiles(config: &Config) -> BTreeMap<String, ProviderInfo> {
+    let info =
+        |profile: &Profile| (profile.name.to_string(), ProviderInfo { models: profile.models.clone() });
+    config.providers.iter().map(info).collect()
 }
 
 fn keep<T>(problems: &mut Vec<Problem>, read: Result<T, Vec<Problem>>) -> Option<T> {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use thoughtstream_actors::broker::Brokers;
 use thoughtstream_actors::cell::Cells;
 use thoughtstream_actors::clock::SystemClock;
+use thoughtstream_actors::consumer::Facilities;
 use thoughtstream_actors::killpoint::KillPoints;
 use thoughtstream_actors::producer::ProducerSpec;
 use thoughtstream_actors::service::{
@@ -226,18 +227,20 @@ fn arguments(
             stop: told.stop.clone(),
         })]
     };
+    let brokers = Brokers::new(
+        loaded.config.providers.iter().cloned(),
+        Credentials::of_process(&session.places.config),
+    );
+    let facilities = Facilities { brokers: brokers.clone(), cells: Some(cells.clone()) };
     Ok(ServiceArgs {
         points: points(session, &loaded.config)?,
         producers: producers(&loaded.config, &data),
-        brokers: Brokers::new(
-            loaded.config.providers.iter().cloned(),
-            Credentials::of_process(&session.places.config),
-        ),
+        brokers,
         data,
         disk: None,
         options: Options::default(),
         load: loader(session.places.clone()),
-        compile: Arc::new(|set: &DeclarationSet| compile(set)),
+        compile: Arc::new(move |set: &DeclarationSet| compile(set, &facilities)),
         paused: how.paused,
         clock: Arc::new(SystemClock),
         program: env!("CARGO_PKG_VERSION").to_owned(),

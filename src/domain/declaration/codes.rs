@@ -62,8 +62,6 @@ pub const REPAIR: Code = Code::new("declaration.repair");
 /// An inference account that cannot work.
 pub const ACCOUNTING: Code = Code::new("declaration.accounting");
 
-/// Running the `pi` runner.
-pub const NOT_BUILT_PI: Code = Code::new("not-built.runner-pi");
 /// Model tiers.
 pub const NOT_BUILT_TIERS: Code = Code::new("not-built.model-tiers");
 /// Learned model adapters.

@@ -10,6 +10,7 @@ use crate::content::Content;
 use crate::contract::Mode as OutputMode;
 use crate::id::{ConsumerId, SourceId};
 use crate::provider::ThinkingLevel;
+pub use crate::repair::AgentRole as Role;
 use crate::yaml::duration_text;
 
 /// Asks one model once for each run, through the sandboxed observer cell.
@@ -77,26 +78,6 @@ pub struct DocumentSubscription {
     pub paths: Vec<String>,
     /// Whether a document that cannot be had ends the run before anything is sent.
     pub required: bool,
-}
-
-/// Says what the runs of a consumer are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// An ordinary consumer.
-    Standard,
-    /// It answers requests to repair an output that broke its contract: each once, and never one of its own.
-    Repair,
-}
-
-impl Role {
-    /// Returns the spelling used in declarations.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Standard => "standard",
-            Self::Repair => "repair",
-        }
-    }
 }
 
 impl Strategy {

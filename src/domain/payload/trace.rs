@@ -124,6 +124,14 @@ impl TypedPayload for RunTraced {
 }
 
 impl RunTraced {
+    /// Makes the trace of steps that were gathered elsewhere; what is past the bound is counted.
+    #[must_use]
+    pub fn of(stamp: RunStamp, provider_requests: u32, mut chunks: Vec<TraceChunk>) -> Self {
+        let omitted = u32::try_from(chunks.len().saturating_sub(CHUNKS_MAX)).unwrap_or(u32::MAX);
+        chunks.truncate(CHUNKS_MAX);
+        Self { stamp, provider_requests, chunks, omitted }
+    }
+
     /// Makes the event that goes into the commit that ends the attempt; `parents` are the execution's triggers.
     #[must_use]
     pub fn event(&self, privacy: Privacy, parents: Vec<Parent>) -> Candidate {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thoughtstream_actors::broker::Brokers;
 use thoughtstream_actors::clock::SystemClock;
-use thoughtstream_actors::consumer::ConsumerSpec;
+use thoughtstream_actors::consumer::{ConsumerSpec, Facilities, Work};
 use thoughtstream_actors::killpoint::KillPoints;
 use thoughtstream_actors::runner::{RunFailure, Runner};
 use thoughtstream_actors::service::{Compile, Loaded, Service, ServiceArgs, ServiceHandle};
@@ -201,8 +201,8 @@ fn catalog(registry: &Registry) -> Catalog {
 fn compile(steps: Arc<Steps>) -> Compile {
     Arc::new(move |set: &DeclarationSet| {
         set.enabled()
-            .filter_map(ConsumerSpec::of)
-            .map(|spec| ConsumerSpec { runner: steps.clone(), ..spec })
+            .map(|declaration| ConsumerSpec::of(declaration, &Facilities::default()))
+            .map(|spec| ConsumerSpec { work: Work::Transform(steps.clone()), ..spec })
             .collect()
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use thoughtstream_actors::consumer::ConsumerSpec;
+use thoughtstream_actors::consumer::{ConsumerSpec, Facilities, Work};
 use thoughtstream_actors::runner::{RunFailure, Runner};
 use thoughtstream_actors::service::{Compile, Load, Loaded};
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet, TransformInfo, load_all};
@@ -201,13 +201,13 @@ impl Temper {
 pub fn compile(temper: Temper) -> Compile {
     Arc::new(move |set: &DeclarationSet| {
         let specs = set.enabled().map(|declaration| {
-            let spec = ConsumerSpec::of(declaration).expect("nobody of the cast asks a model");
+            let spec = ConsumerSpec::of(declaration, &Facilities::default());
             let part = CAST.iter().find(|part| part.id == spec.key.id.as_str());
             match part.and_then(|part| part.echoes) {
                 Some(transform) => {
                     let runner =
                         Echo { consumer: spec.key.clone(), transform, temper, runs: Mutex::default() };
-                    ConsumerSpec { runner: Arc::new(runner), ..spec }
+                    ConsumerSpec { work: Work::Transform(Arc::new(runner)), ..spec }
                 }
                 None => spec,
             }

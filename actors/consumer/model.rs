@@ -1,0 +1,221 @@
+//! A run that asks a model: its context sealed, its budget reserved, one request through a sandbox, one verdict.
+//!
+//! What will be seen is fixed before anything is sent: the packet, the reservation, `received` and `started` are one
+//! commit. The worker in the sandbox asks for what is in the packet and the broker sends that or nothing. Whatever
+//! comes of it ends in one commit as well, with the charge.
+
+mod compose;
+mod outcome;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use thoughtstream_domain::accounting::Policy;
+use thoughtstream_domain::cell::{Answer as Told, Code, Outcome, Packet as CellPacket, Request};
+use thoughtstream_domain::commit::{Precondition, Refusal, Row, Verdict};
+use thoughtstream_domain::contract::Contract;
+use thoughtstream_domain::declaration::{ContextBounds, Declaration, ModelRunner};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy};
+use thoughtstream_domain::packet::{Packet, PromptRevision};
+use thoughtstream_domain::provider::{AskError, ModelRequest, ProfileName};
+use thoughtstream_effects::sandbox::Limits;
+use tokio::time::Instant;
+
+use super::attempt::{Attempt, Ended, is_in};
+use crate::broker::{BrokerHandle, Brokers, Reply};
+use crate::cell::{CellFault, Cells};
+use crate::killpoint::KillPoint;
+use crate::runner::RunFailure;
+
+/// The profile that the declaration names has no broker: it was not in the configuration when the service started.
+const NO_BROKER: &str = "provider-not-started";
+/// The service was started without workers.
+const NO_CELLS: &str = "sandbox-not-started";
+
+/// Is what model runs need beside the log.
+#[derive(Debug, Clone, Default)]
+pub struct Facilities {
+    /// Who may ask a provider.
+    pub brokers: Brokers,
+    /// Who runs workers.
+    pub cells: Option<Cells>,
+}
+
+/// Is what a consumer that asks a model does, compiled.
+pub struct ModelWork {
+    runner: ModelRunner,
+    prompt: PromptRevision,
+    context: ContextBounds,
+    policy: Arc<Policy>,
+    contract: Contract,
+    facilities: Facilities,
+}
+
+impl ModelWork {
+    /// Compiles the part of a declaration that asks a model; `None` if it asks none.
+    #[must_use]
+    pub fn of(declaration: &Declaration, facilities: &Facilities) -> Option<Self> {
+        let runner = declaration.runner().model()?.clone();
+        let prompt = declaration.prompt()?;
+        Some(Self {
+            prompt: PromptRevision { path: prompt.path.clone(), sha256: prompt.sha256 },
+            context: declaration.context(),
+            policy: Arc::new(runner.accounting.clone()),
+            contract: Contract::observation(),
+            facilities: facilities.clone(),
+            runner,
+        })
+    }
+
+    fn broker(&self) -> Option<&BrokerHandle> {
+        self.facilities.brokers.get(&ProfileName::parse(&self.runner.provider)?)
+    }
+}
+
+/// Is what a run is about to ask.
+enum Prepared {
+    /// A sealed packet; with the rows that store it and what must hold for them, unless it is stored already.
+    Sealed { packet: Box<Packet>, rows: Vec<Row>, precondition: Option<Precondition> },
+    /// Nothing is asked, and why.
+    Refused(RunFailure),
+}
+
+/// Is what came of one request, as the parent saw it.
+type Heard = Arc<Mutex<Option<Result<Reply, AskError>>>>;
+
+impl Attempt {
+    /// Runs one attempt of a consumer that asks a model.
+    pub(super) async fn ask(
+        self,
+        work: Arc<ModelWork>,
+        mut execution: Execution,
+        events: Option<Vec<Event>>,
+        previous: u64,
+    ) -> Result<Ended, Ended> {
+        let (attempt, asked, about) = (self.clone(), Arc::clone(&work), execution.clone());
+        let prepared = tokio::task::spawn_blocking(move || attempt.prepare(&asked, &about, events));
+        let prepared = prepared.await.map_err(|_| Ended::Unreadable)??;
+        let (packet, rows, precondition) = match prepared {
+            Prepared::Sealed { packet, rows, precondition } => (Arc::new(*packet), rows, precondition),
+            Prepared::Refused(failure) => return self.refuse(execution, previous, failure).await,
+        };
+        execution.privacy = execution.privacy.join(packet.privacy());
+        let as_before = execution.clone();
+        let frame = self.spec.frame(self.incarnation, self.clock.now());
+        let admission = Admission { policy: Arc::clone(&work.policy), rows };
+        let (mut commit, reservation) = execution.open_admitted(&frame, previous, admission);
+        commit.preconditions.extend(precondition);
+        self.site.pass(KillPoint::ReceivedBefore).await?;
+        self.site.pass(KillPoint::StartedBefore).await?;
+        let submitted = self.log.submit(Arc::new(commit));
+        self.site.pass(KillPoint::ReceivedInside).await?;
+        self.site.pass(KillPoint::StartedInside).await?;
+        let verdict = submitted.settled().await?;
+        if let Verdict::Refused(Refusal::OverBudget { denial, .. }) = &verdict {
+            let mut execution = as_before;
+            let commit = execution.block(&frame, previous, denial, work.policy.on_exhaustion);
+            is_in(self.log.commit(commit).await?)?;
+            return Ok(Ended::Stands { execution: Box::new(execution), completed: false });
+        }
+        is_in(verdict)?;
+        self.site.pass(KillPoint::ReceivedAfter).await?;
+        self.site.pass(KillPoint::StartedAfter).await?;
+        self.site.pass(KillPoint::RunnerBefore).await?;
+        let heard = Heard::default();
+        let run = self.converse(&work, &packet, &execution, &heard).await;
+        self.site.pass(KillPoint::RunnerAfter).await?;
+        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.end(&work, execution, &packet, reservation, run, heard).await
+    }
+
+    /// Opens an attempt and fails it: nothing was sent, so nothing is reserved.
+    async fn refuse(
+        self,
+        mut execution: Execution,
+        previous: u64,
+        failure: RunFailure,
+    ) -> Result<Ended, Ended> {
+        let now = self.clock.now();
+        let frame = self.spec.frame(self.incarnation, now);
+        is_in(self.log.commit(execution.open(&frame, previous)).await?)?;
+        let policy = self.policy_after(failure);
+        let commit = execution.fail(&frame, now, failure.code, policy);
+        self.settle(commit, &execution).await?;
+        Ok(Ended::Stands { execution: Box::new(execution), completed: false })
+    }
+
+    /// Runs the worker and passes its one request on.
+    async fn converse(
+        &self,
+        work: &ModelWork,
+        packet: &Packet,
+        execution: &Execution,
+        heard: &Heard,
+    ) -> Result<(), Silent> {
+        let (Some(broker), Some(cells)) = (work.broker(), &work.facilities.cells) else {
+            let code = if work.broker().is_none() { NO_BROKER } else { NO_CELLS };
+            return Err(Silent::Unsent(code));
+        };
+        let request = self.request(packet).await?;
+        let asked = request.canonical().ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let asked =
+            asked.and_then(|text| Request::parse(text).ok()).ok_or(Silent::Unsent("request-invalid"))?;
+        let deadline = Instant::now() + Duration::from_millis(work.runner.timeout_ms);
+        let capability = broker.capability(execution.run_id(), Arc::new(request), deadline);
+        let site = self.site.clone();
+        let ask = |asked: Request| {
+            let heard = Arc::clone(heard);
+            async move {
+                if site.pass(KillPoint::RunnerInside).await.is_err() {
+                    return Outcome::Refused(code("kill-point"));
+                }
+                let reply = capability.spend(asked.as_json().as_bytes()).await;
+                let outcome = match &reply {
+                    Ok(reply) => Outcome::Answered(Told::from(&reply.answer)),
+                    Err(error) => Outcome::Refused(code(error.code.as_str())),
+                };
+                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
+                outcome
+            }
+        };
+        let cell = CellPacket::new(execution.run_id(), asked);
+        cells.run(cell, Limits::default(), deadline, ask).await.map(drop).map_err(Silent::Cell)
+    }
+
+    /// Puts the images of the current message into the frozen request.
+    async fn request(&self, packet: &Packet) -> Result<ModelRequest, Silent> {
+        let (reader, hashes) = (self.reader.clone(), packet.images().iter().map(|i| i.sha256).collect());
+        let images = tokio::task::spawn_blocking(move || {
+            let hashes: Vec<thoughtstream_domain::hash::Sha256Hash> = hashes;
+            hashes.iter().map(|sha256| reader.blob(sha256)).collect::<Result<Vec<_>, _>>()
+        });
+        let images = images.await.ok().and_then(Result::ok).ok_or(Silent::Unsent("store-unreadable"))?;
+        packet.request(&images).map_err(|error| Silent::Unsent(error.code()))
+    }
+
+    pub(super) fn policy_after(&self, failure: RunFailure) -> FailurePolicy {
+        if failure.retryable { FailurePolicy::Retryable(self.spec.retry) } else { FailurePolicy::Final }
+    }
+}
+
+/// Says why a worker gave no result.
+enum Silent {
+    /// Nothing was started.
+    Unsent(&'static str),
+    /// The worker was.
+    Cell(CellFault),
+}
+
+impl Silent {
+    const fn code(&self) -> &'static str {
+        match self {
+            Self::Unsent(code) => code,
+            Self::Cell(fault) => fault.code(),
+        }
+    }
+}
+
+fn code(text: &str) -> Code {
+    Code::parse(text).expect("a code of ours is one")
+}

@@ -1,0 +1,214 @@
+//! What becomes of a run that asked: one commit, whatever happened.
+
+use thoughtstream_domain::accounting::{Charge, Measured, Reservation};
+use thoughtstream_domain::commit::Commit;
+use thoughtstream_domain::contract::{Accepted, Rejection, Stop, judge_answer};
+use thoughtstream_domain::declaration::Role;
+use thoughtstream_domain::id::EventId;
+use thoughtstream_domain::lifecycle::{Execution, Output};
+use thoughtstream_domain::packet::Packet;
+use thoughtstream_domain::payload::output::{MessageObservation, Provenance};
+use thoughtstream_domain::payload::repair::{RepairProposed, RepairRequested};
+use thoughtstream_domain::payload::trace::{RunTraced, Step, TraceChunk};
+use thoughtstream_domain::provider::{AskError, Certainty, Usage};
+use thoughtstream_domain::repair::{self, Refused};
+
+use super::super::attempt::{Attempt, Ended};
+use super::super::resume::triggers;
+use super::{ModelWork, Silent};
+use crate::broker::Reply;
+use crate::runner::RunFailure;
+
+/// The final message broke its contract.
+const INVALID_OUTPUT: &str = "invalid-output";
+
+/// Is one finished run on its way into the log.
+struct Finish<'a> {
+    work: &'a ModelWork,
+    packet: &'a Packet,
+    /// The request that a repair run answers.
+    asked: Option<&'a (EventId, RepairRequested)>,
+    reservation: Reservation,
+    trace: Vec<TraceChunk>,
+    requests: u32,
+}
+
+impl Attempt {
+    /// Settles an attempt by what its worker and its broker said.
+    pub(super) async fn end(
+        self,
+        work: &ModelWork,
+        mut execution: Execution,
+        packet: &Packet,
+        reservation: Reservation,
+        run: Result<(), Silent>,
+        heard: Option<Result<Reply, AskError>>,
+    ) -> Result<Ended, Ended> {
+        let asked = if work.runner.role == Role::Repair { self.request_of(&execution).await? } else { None };
+        let mut finish =
+            Finish { work, packet, asked: asked.as_ref(), reservation, trace: Vec::new(), requests: 0 };
+        if !matches!(&run, Err(Silent::Unsent(_))) {
+            finish.trace.push(TraceChunk::of(Step::CellStarted));
+        }
+        let mut commit = match (run, heard) {
+            (Ok(()), Some(Ok(reply))) => self.answered(&mut finish, &mut execution, reply),
+            // The answer came and the worker did not bring it back: it counts as used, and as one failed attempt.
+            (Err(silent), Some(Ok(reply))) => {
+                finish.requests = 1;
+                finish.trace.extend(reply.trace);
+                let charge = finish.charge(&reply.answer.usage, true);
+                self.failed(&finish, &mut execution, RunFailure::of_surroundings(silent.code()), charge)
+            }
+            (_, Some(Err(error))) => self.unanswered(&mut finish, &mut execution, error),
+            (Err(silent), None) => {
+                let charge = finish.unsent();
+                self.failed(&finish, &mut execution, RunFailure::of_surroundings(silent.code()), charge)
+            }
+            // A worker that has a result without having asked has broken the protocol, which its fault says.
+            (Ok(()), None) => {
+                let charge = finish.unsent();
+                self.failed(&finish, &mut execution, RunFailure::of_surroundings("worker-silent"), charge)
+            }
+        };
+        let traced = finish.traced(&execution);
+        commit.appends.push(traced.event(execution.privacy, execution.parents()));
+        self.settle(commit, &execution).await?;
+        let completed = execution.has_completed();
+        Ok(Ended::Stands { execution: Box::new(execution), completed })
+    }
+
+    /// Reads the request that a repair run answers.
+    async fn request_of(&self, execution: &Execution) -> Result<Option<(EventId, RepairRequested)>, Ended> {
+        let (reader, execution) = (self.reader.clone(), execution.clone());
+        let read = tokio::task::spawn_blocking(move || triggers(&reader, &execution)).await;
+        let events = read.map_err(|_| Ended::Unreadable)?.map_err(|_| Ended::Unreadable)?;
+        let Some(event) = events.first() else { return Ok(None) };
+        Ok(event.payload_as().ok().map(|request| (event.id, request)))
+    }
+
+    fn answered(&self, finish: &mut Finish<'_>, execution: &mut Execution, reply: Reply) -> Commit {
+        let Reply { answer, trace } = reply;
+        finish.requests = 1;
+        finish.trace.extend(trace);
+        let said = answer.texts().any(|text| !text.reveal().is_empty());
+        let charge = finish.charge(&answer.usage, said);
+        let verdict = judge_answer(&finish.work.contract, finish.work.runner.mode, &answer);
+        let step = if verdict.is_ok() { Step::Accepted } else { Step::Rejected };
+        let stop = Some(Stop::from(answer.stop));
+        finish.trace.push(TraceChunk { stop, ..TraceChunk::of(step) });
+        match verdict {
+            Ok(accepted) => self.accepted(finish, execution, accepted, charge),
+            Err(rejection) => self.rejected(finish, execution, &rejection, charge),
+        }
+    }
+
+    fn accepted(
+        &self,
+        finish: &Finish<'_>,
+        execution: &mut Execution,
+        accepted: Accepted,
+        charge: Charge,
+    ) -> Commit {
+        let frame = self.spec.frame(self.incarnation, self.clock.now());
+        let Some(output) = finish.output(execution, accepted) else {
+            return self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge);
+        };
+        let ending = (finish.reservation.clone(), charge.clone());
+        match execution.complete(&frame, ending, &self.registry, vec![output]) {
+            Ok(commit) => commit,
+            Err(_) => self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge),
+        }
+    }
+
+    fn rejected(
+        &self,
+        finish: &Finish<'_>,
+        execution: &mut Execution,
+        rejection: &Rejection,
+        charge: Charge,
+    ) -> Commit {
+        let mut commit = self.failed(finish, execution, RunFailure::of_input(rejection.code()), charge);
+        let stamp = execution.stamp();
+        let refused = Refused {
+            stamp: &stamp,
+            role: finish.work.runner.role,
+            snapshot: finish.packet.sha256(),
+            privacy: execution.privacy,
+            triggers: execution.parents(),
+        };
+        repair::add_to(&mut commit, &refused, rejection);
+        commit
+    }
+
+    fn unanswered(&self, finish: &mut Finish<'_>, execution: &mut Execution, error: AskError) -> Commit {
+        let AskError { code, certainty, usage, trace, .. } = error;
+        finish.trace.extend(trace);
+        finish.requests = u32::from(certainty != Certainty::NotSent);
+        let (charge, code) = match certainty {
+            Certainty::NotSent => (finish.unsent(), code.as_str()),
+            Certainty::Refused | Certainty::Unusable => (finish.charge(&usage, true), code.as_str()),
+            Certainty::Lost => {
+                let frame = self.spec.frame(self.incarnation, self.clock.now());
+                let ending = (finish.reservation.clone(), finish.reservation.charge_in_full());
+                return execution.interrupt(
+                    &frame,
+                    ending,
+                    code.as_str(),
+                    finish.work.runner.role.interrupted(self.spec.interrupted),
+                    self.spec.retry,
+                );
+            }
+        };
+        self.failed(finish, execution, RunFailure::of_surroundings(code), charge)
+    }
+
+    fn failed(
+        &self,
+        finish: &Finish<'_>,
+        execution: &mut Execution,
+        failure: RunFailure,
+        charge: Charge,
+    ) -> Commit {
+        let frame = self.spec.frame(self.incarnation, self.clock.now());
+        let policy = finish.work.runner.role.after_failure(self.policy_after(failure));
+        execution.fail(&frame, (finish.reservation.clone(), charge), failure.code, policy)
+    }
+}
+
+impl Finish<'_> {
+    fn charge(&self, usage: &Usage, returned_text: bool) -> Charge {
+        self.reservation.charge(&Measured {
+            input_tokens: usage.input,
+            output_tokens: usage.output,
+            cost_microusd: usage.cost_microusd,
+            returned_text,
+        })
+    }
+
+    /// Charges an attempt of which nothing was sent. The account knows no call that costs nothing, so the estimate
+    /// stands: too much is never too little.
+    fn unsent(&self) -> Charge {
+        self.reservation.charge_in_full()
+    }
+
+    /// Makes the output of an accepted message; `None` for a repair that was held against another contract.
+    fn output(&self, execution: &Execution, accepted: Accepted) -> Option<Output> {
+        let (stamp, snapshot) = (execution.stamp(), self.packet.sha256());
+        match self.asked {
+            None => Some(MessageObservation::of(accepted, stamp, snapshot, self.provenance()).output()),
+            Some((id, request)) => {
+                let proposed =
+                    RepairProposed::of(accepted, stamp, snapshot, self.provenance(), (*id, request));
+                proposed.map(|proposed| proposed.output())
+            }
+        }
+    }
+
+    fn provenance(&self) -> Provenance {
+        Provenance { provider: self.work.runner.provider.clone(), model: self.work.runner.model.clone() }
+    }
+
+    fn traced(&self, execution: &Execution) -> RunTraced {
+        RunTraced::of(execution.stamp(), self.requests, self.trace.clone())
+    }
+}

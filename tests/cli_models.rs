@@ -1,0 +1,314 @@
+//! Model runs through the real program: one request each, from a sealed context, under a budget, whatever fails.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use thoughtstream_channels::rehearsal::{
+    Answer as Reply, Cut, CutAt, CutHow, Manner, Rehearsal, Rule, Script, Usage,
+};
+use tokio::runtime::Runtime;
+
+use crate::cli_world::World;
+
+const GOOD: &str =
+    r#"{"summary":"The bed is dry","tags":["garden"],"importance":"normal","confidence":0.75}"#;
+
+/// A word of a model that must not be found in the log.
+const UNHEARD: &str = "xylophone";
+
+/// A world with an observer of notes, and a provider that does what a script says.
+struct Stage {
+    world: World,
+    rehearsal: Rehearsal,
+    runtime: Runtime,
+}
+
+/// What a test changes in the observer's declaration.
+#[derive(Default)]
+struct Terms<'a> {
+    limits: Option<&'a str>,
+    exhausted: Option<&'a str>,
+    more: &'a str,
+    stream: bool,
+}
+
+impl Stage {
+    fn new(script: Script, terms: &Terms<'_>) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let rehearsal = runtime.block_on(Rehearsal::start(script)).unwrap();
+        let world = World::with_config();
+        std::fs::remove_dir_all(&world.data).unwrap();
+        world.thought(&["rehearsal", "create"]).expect(0);
+        let config = format!(
+            "sources: []\nproviders:\n  - name: local\n    endpoint: {}\n    models: [small]\n",
+            rehearsal.provider_url
+        );
+        std::fs::write(world.config.join("config.yaml"), config).unwrap();
+        for name in std::fs::read_dir(world.config.join("declarations")).unwrap() {
+            std::fs::remove_file(name.unwrap().path()).unwrap();
+        }
+        let observer = format!(
+            "id: observer\nversion: 1\nenabled: true\ndescription: Observes notes.\n\
+             subscribe:\n  types: [stream.thought.source.note]\n  sources: [notes:test]\n  replay: beginning\n\
+             context: {{ maxEvents: 1, maxChars: 24000 }}\n\
+             runner: {{ kind: pi, provider: local, model: small, timeout: 30s, stream: {stream} }}\n\
+             prompt: prompts/observer.md\n\
+             emit: [stream.thought.derived.message.observation]\n\
+             accounting:\n  reserve: {{ inputTokens: 1000, outputTokens: 100 }}\n  lease: 5m\n  limits: {limits}\n  \
+             onExhaustion: {exhausted}\n{more}",
+            stream = terms.stream,
+            limits = terms.limits.unwrap_or("[{ window: day, calls: 1000 }]"),
+            exhausted = terms.exhausted.unwrap_or("defer"),
+            more = terms.more,
+        );
+        std::fs::write(world.config.join("declarations/observer.yaml"), observer).unwrap();
+        std::fs::write(world.config.join("prompts/repair.md"), "Write it anew.\n").unwrap();
+        std::fs::write(world.config.join("prompts/observer.md"), "Say what you see.\n").unwrap();
+        Self { world, rehearsal, runtime }
+    }
+
+    fn requests(&self) -> usize {
+        self.rehearsal.provider_requests().len()
+    }
+
+    /// Returns the observer's attempts, oldest first.
+    fn runs(&self) -> Vec<Value> {
+        let mut runs =
+            self.world.thought(&["run", "list", "--consumer", "observer", "--json"]).expect(0).lines();
+        runs.reverse();
+        runs
+    }
+
+    /// Waits until the attempts are in these states, oldest first.
+    fn until(&self, states: &[&str]) -> Vec<Value> {
+        let found = |runs: &[Value]| -> Vec<String> {
+            runs.iter().map(|run| run["state"].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        self.world.until(&["run", "list", "--consumer", "observer", "--json"], |answer| {
+            let mut runs = answer.lines();
+            runs.reverse();
+            found(&runs) == states
+        });
+        self.runs()
+    }
+
+    /// Returns how many events of each type the observer wrote.
+    fn events(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        let events = self.world.thought(&["event", "list", "--source", "agent:observer", "--json"]).expect(0);
+        for event in events.lines() {
+            *counts.entry(event["type"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The check that an operator runs.
+    fn verify(&self) {
+        self.world.thought(&["verify"]).expect(0);
+    }
+}
+
+fn json(text: &str) -> Reply {
+    Reply::text(text)
+}
+
+#[test]
+fn a_note_becomes_an_observation_by_one_request() {
+    for stream in [false, true] {
+        let stage = Stage::new(Script::answering(json(GOOD)), &Terms { stream, ..Terms::default() });
+        let service = stage.world.serve(&[]);
+        stage.world.append("one", "The bed is dry again").expect(0);
+        let runs = stage.until(&["completed"]);
+        assert_eq!(stage.requests(), 1);
+        let events = stage.events();
+        assert_eq!(events["stream.thought.derived.message.observation"], 1, "{events:?}");
+        assert_eq!(events["stream.thought.run.traced"], 1);
+        let run = runs[0]["run"].as_str().or(runs[0]["id"].as_str()).unwrap();
+        let context = stage.world.thought(&["context", "show", run, "--content"]).expect(0);
+        assert!(
+            context.stdout.contains("The bed is dry again")
+                && context.stdout.contains("nothing was left out")
+        );
+        // What went out is what is frozen, and nothing besides.
+        let sent = stage.rehearsal.provider_requests()[0].json();
+        let members: Vec<&String> = sent.as_object().unwrap().keys().collect();
+        let allowed = ["model", "messages", "max_tokens", "stream", "stream_options", "n"];
+        assert!(members.iter().all(|member| allowed.contains(&member.as_str())), "{members:?}");
+        assert_eq!(service.stop(), 0);
+        stage.verify();
+    }
+}
+
+#[test]
+fn what_breaks_its_contract_is_refused_classified_and_kept_nowhere() {
+    let fenced = format!("```json\n{{\"summary\":\"{UNHEARD}\"}}\n```");
+    let stage = Stage::new(Script::answering(json(&fenced)), &Terms::default());
+    let service = stage.world.serve(&[]);
+    stage.world.append("one", "text").expect(0);
+    let runs = stage.until(&["failed"]);
+    assert_eq!(runs[0]["code"], "output.json");
+    let events = stage.events();
+    assert_eq!(events["stream.thought.output.rejected"], 1, "{events:?}");
+    assert_eq!(events["stream.thought.repair.requested"], 1);
+    assert!(!events.contains_key("stream.thought.derived.message.observation"));
+    // A final failure advances: the next note is asked about.
+    stage.rehearsal.add_rule(Rule::new("good", json(GOOD)));
+    stage.world.append("two", "text").expect(0);
+    stage.until(&["failed", "completed"]);
+    assert_eq!(stage.requests(), 2);
+    assert_eq!(service.stop(), 0);
+    stage.verify();
+    for file in std::fs::read_dir(&stage.world.data).unwrap() {
+        let path = file.unwrap().path();
+        let found = std::fs::read(&path)
+            .is_ok_and(|bytes| bytes.windows(UNHEARD.len()).any(|window| window == UNHEARD.as_bytes()));
+        assert!(!found, "{} keeps what was refused", path.display());
+    }
+}
+
+const REPAIR: &str = "id: repair\nversion: 1\nenabled: true\ndescription: Repairs.\n\
+subscribe: { types: [stream.thought.repair.requested], sources: [agent:observer], replay: beginning }\n\
+context: { maxEvents: 1, maxChars: 24000 }\nrunner: { kind: pi, provider: local, model: small }\n\
+prompt: prompts/repair.md\nrole: repair\nemit: [stream.thought.repair.proposed]\n\
+accounting:\n  reserve: { inputTokens: 1000, outputTokens: 100 }\n  lease: 5m\n  limits: [{ window: day, calls: 10 }]\n";
+
+#[test]
+fn a_repair_is_one_more_generation_from_the_same_context_and_inert() {
+    for (answer, state) in [(GOOD, "completed"), ("still no JSON", "failed")] {
+        let first = thoughtstream_channels::rehearsal::When { nth: Some(1), ..Default::default() };
+        let bad = Rule { when: first, ..Rule::new("bad", json(&format!("Sure: {UNHEARD}"))) };
+        let stage = Stage::new(Script::answering(json(answer)).with_rule(bad), &Terms::default());
+        std::fs::write(stage.world.config.join("declarations/repair.yaml"), REPAIR).unwrap();
+        let service = stage.world.serve(&[]);
+        stage.world.append("one", "the oven is hot").expect(0);
+        let runs = ["run", "list", "--consumer", "repair", "--json"];
+        stage.world.until(&runs, |answer| answer.lines().first().is_some_and(|run| run["state"] == state));
+        stage.world.until_idle();
+        // One generation for one request, whatever comes of it; nobody repairs a repair.
+        assert_eq!(stage.requests(), 2);
+        let sent = stage.rehearsal.provider_requests()[1].json();
+        let shown = sent["messages"][1]["content"].to_string();
+        assert!(shown.contains("the oven is hot") && shown.contains("output.json"), "{shown}");
+        assert!(!shown.contains(UNHEARD));
+        let own = stage.world.thought(&["event", "list", "--source", "agent:repair", "--json"]).expect(0);
+        let proposed = own.lines().iter().filter(|e| e["type"] == "stream.thought.repair.proposed").count();
+        assert_eq!(proposed, usize::from(state == "completed"));
+        assert_eq!(service.stop(), 0);
+        stage.verify();
+    }
+}
+
+#[test]
+fn a_run_that_does_not_fit_the_budget_is_blocked_and_nothing_is_sent() {
+    for (exhausted, state) in [("defer", "waiting"), ("advance", "closed")] {
+        let terms = Terms {
+            limits: Some("[{ window: day, calls: 1 }]"),
+            exhausted: Some(exhausted),
+            ..Terms::default()
+        };
+        let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+        let service = stage.world.serve(&[]);
+        stage.world.append("one", "text").expect(0);
+        stage.world.append("two", "text").expect(0);
+        stage.until(&["completed", "blocked"]);
+        assert_eq!(stage.requests(), 1, "{state}");
+        let events = stage.events();
+        assert_eq!(events["stream.thought.run.blocked"], 1);
+        assert_eq!(events["stream.thought.run.received"], 2);
+        assert_eq!(events["stream.thought.run.started"], 1);
+        assert_eq!(service.stop(), 0);
+        stage.verify();
+    }
+}
+
+#[test]
+fn each_failure_of_a_provider_is_one_failed_attempt_with_one_request_and_a_reservation_of_its_own() {
+    let reset = Manner { cut: Some(Cut { at: CutAt::Body(20), how: CutHow::Reset }), ..Manner::default() };
+    let bad: Vec<(&str, Reply)> = vec![
+        ("failed", Reply::body(500, "no")),
+        ("failed", Reply::body(200, "garbage")),
+        ("failed", Reply::body(200, &b"\xff\xfe"[..])),
+        ("status-unknown", json(GOOD).in_manner(reset)),
+    ];
+    for (state, reply) in bad {
+        let stage = Stage::new(
+            Script::answering(json(GOOD)).with_rule(Rule {
+                when: thoughtstream_channels::rehearsal::When { nth: Some(1), ..Default::default() },
+                ..Rule::new("bad", reply)
+            }),
+            &Terms { more: "retry: { attempts: 3, first: 1ms, max: 1ms }\n", ..Terms::default() },
+        );
+        let service = stage.world.serve(&[]);
+        stage.world.append("one", "text").expect(0);
+        stage.until(&[state, "completed"]);
+        assert_eq!(stage.requests(), 2);
+        assert_eq!(stage.events()["stream.thought.run.started"], 2);
+        assert_eq!(service.stop(), 0);
+        stage.verify();
+    }
+}
+
+#[test]
+fn missing_usage_is_charged_as_estimated() {
+    let stage = Stage::new(Script::answering(json(GOOD).with_usage(Usage::Missing)), &Terms::default());
+    let service = stage.world.serve(&[]);
+    stage.world.append("one", "text").expect(0);
+    stage.until(&["completed"]);
+    let events = stage.world.thought(&["event", "list", "--source", "agent:observer", "--json"]).expect(0);
+    let completed = events.lines().into_iter().find(|e| e["type"] == "stream.thought.run.completed").unwrap();
+    let shown =
+        stage.world.thought(&["event", "show", completed["id"].as_str().unwrap(), "--json"]).expect(0);
+    let charge = &shown.json()["payload"]["charge"];
+    assert_eq!(charge["status"], "estimated", "{charge}");
+    assert_eq!(charge["amounts"]["inputTokens"], 1000);
+    assert_eq!(service.stop(), 0);
+}
+
+/// Kills the process, or one of its actors, while the provider holds the answer back.
+fn in_flight(kill: impl Fn(&Stage), restart: bool) {
+    let hold = Manner { hold: Some("gate".to_owned()), ..Manner::default() };
+    let stage = Stage::new(
+        Script::answering(json(GOOD)).with_rule(Rule {
+            when: thoughtstream_channels::rehearsal::When { nth: Some(1), ..Default::default() },
+            ..Rule::new("held", json(GOOD).in_manner(hold))
+        }),
+        &Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() },
+    );
+    let service = stage.world.serve(&[]);
+    stage.world.append("one", "text").expect(0);
+    stage.runtime.block_on(stage.rehearsal.until_held("gate", 1));
+    let service = if restart {
+        service.kill();
+        stage.world.serve(&[])
+    } else {
+        kill(&stage);
+        service
+    };
+    stage.rehearsal.release("gate");
+    stage.world.until(&["run", "list", "--consumer", "observer", "--json"], |answer| {
+        answer.lines().iter().any(|run| run["state"] == "completed")
+    });
+    let runs = stage.runs();
+    let started = stage.events()["stream.thought.run.started"];
+    assert!(stage.requests() <= started, "{} requests in {started} attempts", stage.requests());
+    assert_eq!(stage.events()["stream.thought.derived.message.observation"], 1, "{runs:?}");
+    assert_eq!(service.stop(), 0);
+    stage.verify();
+}
+
+#[test]
+fn a_process_killed_in_flight_asks_again_only_as_another_attempt() {
+    in_flight(|_| {}, true);
+}
+
+#[test]
+fn whoever_is_killed_in_flight_leaves_one_request_an_attempt() {
+    for actor in ["brokers/local", "cells", "consumers/observer", "log"] {
+        in_flight(
+            |stage| {
+                stage.world.thought(&["rehearsal", "kill", actor]).expect(0);
+            },
+            false,
+        );
+    }
+}
