@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::{Value, json};
 use thoughtstream_actors::cell::{CellFault, CellPlace, run_cell};
 use thoughtstream_domain::cell::{Answer, CellResult, Outcome, Packet, Part, Request};
@@ -128,6 +129,9 @@ async fn nothing_can_be_reached_from_inside() {
     let _door = UnixListener::bind(&socket).unwrap();
     let credential = place.base.path().join("credential");
     std::fs::write(&credential, "secret").unwrap();
+    // One that a careless parent of the service left open.
+    let left_open = std::fs::File::open(&credential).unwrap();
+    fcntl(&left_open, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let home = std::env::var("HOME").unwrap_or_else(|_| "/root".to_owned());
     let program = built("probe").display().to_string();
     let paths = [place.base.path().display().to_string(), credential.display().to_string(), home, program];
@@ -176,7 +180,6 @@ async fn every_misdeed_is_one_classified_fault() {
     for (misdeed, code) in [
         ("exit", "worker-killed"),
         ("eat", "worker-killed"),
-        ("close", "worker-killed"),
         ("flood", "worker-frame-oversize"),
         ("garbage", "worker-frame-malformed"),
         ("ask-twice", "worker-second-ask"),
@@ -199,9 +202,11 @@ async fn a_worker_that_computes_for_ever_is_ended_by_the_kernel() {
 #[tokio::test]
 async fn a_worker_that_hangs_is_ended_at_the_deadline() {
     let place = Place::probe();
-    let hang = json!({ "do": "hang" });
-    let (result, asked) = place.run(&hang, Limits::default(), Duration::from_millis(200)).await;
-    assert_eq!((result.unwrap_err().code(), asked), ("worker-deadline", None));
+    for misdeed in ["hang", "close"] {
+        let told = json!({ "do": misdeed });
+        let (result, asked) = place.run(&told, Limits::default(), Duration::from_millis(500)).await;
+        assert_eq!((result.unwrap_err().code(), asked), ("worker-deadline", None));
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! Calls about this process as a whole.
 //!
-//! This is the one file that may contain `unsafe`, each use with an `#[expect]` and its reason. It has none:
-//! every call it makes has a safe wrapper.
+//! This is the one file that may contain `unsafe`, each use with an `#[expect]` and its reason. There is one:
+//! for every other call there is a safe wrapper.
+
+use std::io;
 
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
@@ -33,12 +35,39 @@ pub fn close_process_memory() -> Result<(), PrivacyError> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(PrivacyError::CoreSize)
 }
 
+/// Keeps every descriptor that is open now, but stdin, stdout and stderr, from programs that are started later.
+///
+/// This program opens none that could be inherited; whoever started it may have left some open.
+///
+/// # Errors
+///
+/// Returns an error on a kernel without the call (before 5.11).
+pub fn keep_descriptors() -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    #[expect(unsafe_code, reason = "no crate here wraps it")]
+    // SAFETY: with this flag the call closes nothing and changes no memory: it marks descriptors.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use nix::sys::resource::getrlimit;
 
     use super::*;
     use crate::testing::in_own_process;
+
+    #[test]
+    fn what_was_left_open_is_not_inherited() {
+        use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+        in_own_process("os::tests::what_was_left_open_is_not_inherited", || {
+            let file = std::fs::File::open("/dev/null").unwrap();
+            fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+            keep_descriptors().unwrap();
+            assert_eq!(fcntl(&file, FcntlArg::F_GETFD).unwrap(), FdFlag::FD_CLOEXEC.bits());
+        });
+    }
 
     #[test]
     fn a_closed_process_is_not_dumpable() {

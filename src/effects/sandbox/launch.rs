@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use super::cell::Cell;
 use super::filter;
 use super::program::INSIDE;
 use super::{DESCRIPTORS_MAX, Limits, WorkerBinary};
+use crate::os::keep_descriptors;
 
 /// A sandbox is built in milliseconds; on a machine that swaps it may take this long.
 const BUILT_WITHIN: Duration = Duration::from_secs(10);
@@ -197,8 +198,11 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), LaunchError> {
     pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed("make a pipe")(errno.into()))
 }
 
-/// Lets the next program inherit a descriptor. Only this thread starts programs, and it closes its own copy
-/// right after; another thread's program could inherit one end for a while, which none of the ends minds.
+/// Held from making descriptors inheritable to the start of the program that inherits them, so that two launchers
+/// do not take each other's.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Lets the next program inherit a descriptor.
 fn inherit(descriptor: &OwnedFd) -> Result<String, LaunchError> {
     fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::empty()))
         .map_err(|errno| failed("pass a descriptor on")(errno.into()))?;
@@ -206,6 +210,9 @@ fn inherit(descriptor: &OwnedFd) -> Result<String, LaunchError> {
 }
 
 fn spawn(bubblewrap: &Path, root: &Path, filter: &[u8]) -> Spawned {
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    // bubblewrap hands on whatever it inherits.
+    keep_descriptors().map_err(failed("keep descriptors from it"))?;
     let (stdin_inside, stdin) = pipe()?;
     let (stdout, stdout_inside) = pipe()?;
     let (stderr, stderr_inside) = pipe()?;
