@@ -17,6 +17,7 @@ mod cli_first_steps;
 mod cli_models;
 mod cli_outputs;
 mod cli_providers;
+mod cli_rehearse;
 mod cli_service;
 mod cli_trouble;
 mod cli_world;

@@ -57,6 +57,8 @@ pub enum Command {
     Serve(command::serve::ServeArgs),
     /// Show the whole of it on a throw-away log: a folder, its consumers, a death and the check
     Demo(command::demo::DemoArgs),
+    /// Play a provider and a Telegram on this machine that do what a script says, until interrupted
+    Rehearse(command::rehearse::RehearseArgs),
     /// Make a log for rehearsal, and let actors fail there on purpose
     #[command(subcommand)]
     Rehearsal(command::rehearsal::RehearsalCommand),
@@ -161,6 +163,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Init(args) => command::init::run(&args, &session()?, out),
         Command::Serve(args) => command::serve::run(&args, &session()?),
         Command::Demo(args) => command::demo::run(&args, out),
+        Command::Rehearse(args) => command::rehearse::run(&args, json, out),
         Command::Rehearsal(args) => command::rehearsal::run(args, &session()?, out),
         Command::Stop => command::operating::operate(&session()?, Operate::Stop, out),
         Command::Reload => command::operating::operate(&session()?, Operate::Reload, out),

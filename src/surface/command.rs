@@ -16,6 +16,7 @@ pub mod looking;
 pub mod manual;
 pub(crate) mod operating;
 pub mod rehearsal;
+pub mod rehearse;
 pub mod run;
 pub mod serve;
 pub mod source;
