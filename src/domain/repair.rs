@@ -18,9 +18,8 @@ use crate::commit::Commit;
 use crate::contract::Rejection;
 use crate::event::{Candidate, Parent};
 use crate::hash::Sha256Hash;
-use crate::id::TypeName;
 use crate::lifecycle::FailurePolicy;
-use crate::payload::TypedPayload;
+use crate::payload::TypedPayload as _;
 use crate::payload::output::{OutputRejected, beside};
 use crate::payload::repair::RepairRequested;
 use crate::payload::run::RunStamp;
@@ -57,13 +56,6 @@ impl AgentRole {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
-    }
-
-    /// Says whether a declaration of this role may subscribe to a type: a repair declaration to requests for
-    /// repair alone, a standard one to anything else.
-    #[must_use]
-    pub fn may_subscribe(self, kind: &TypeName) -> bool {
-        (kind.as_str() == RepairRequested::NAME) == (self == Self::Repair)
     }
 
     /// Returns how an interrupted attempt ends: one of a repair declaration is abandoned and its request passed,
@@ -206,14 +198,5 @@ mod tests {
         let retry = FailurePolicy::Retryable(RetryPolicy::default());
         assert_eq!(AgentRole::Standard.after_failure(retry), retry);
         assert_eq!(AgentRole::Repair.after_failure(retry), FailurePolicy::Final);
-    }
-
-    #[test]
-    fn a_repair_declaration_hears_requests_and_nobody_else_does() {
-        let requests = TypeName::parse(RepairRequested::NAME).unwrap();
-        let notes = TypeName::parse("stream.thought.source.note").unwrap();
-        assert!(AgentRole::Repair.may_subscribe(&requests) && !AgentRole::Repair.may_subscribe(&notes));
-        assert!(AgentRole::Standard.may_subscribe(&notes) && !AgentRole::Standard.may_subscribe(&requests));
-        assert_eq!(AgentRole::parse("repair"), Some(AgentRole::Repair));
     }
 }

@@ -26,20 +26,6 @@ pub enum Class {
     Contract,
 }
 
-impl Class {
-    /// Returns the spelling used in events, failure codes and commands.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Parts => "parts",
-            Self::Stop => "stop",
-            Self::Json => "json",
-            Self::Text => "text",
-            Self::Contract => "contract",
-        }
-    }
-}
-
 macro_rules! issue_codes {
     ($($(#[doc = $doc:literal])* $name:ident = $text:literal, $hint:literal;)*) => {
         /// Says what exactly is wrong; a closed list.
@@ -165,12 +151,6 @@ impl Issues {
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.total
-    }
-
-    /// Returns the issues up to the bound.
-    #[must_use]
-    pub fn list(&self) -> &[Issue] {
-        &self.list
     }
 
     /// Returns the issues up to the bound, to keep.

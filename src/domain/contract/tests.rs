@@ -27,7 +27,11 @@ fn shown(verdict: Result<Accepted, Box<Rejection>>) -> String {
             let issues = rejection.issues.iter().map(|i| {
                 format!(" {}{}{}", i.code.as_str(), if i.path.is_empty() { "" } else { " " }, i.path)
             });
-            format!("{}:{}", rejection.class.as_str(), issues.collect::<Vec<_>>().join(","))
+            format!(
+                "{}:{}",
+                rejection.code().trim_start_matches("output."),
+                issues.collect::<Vec<_>>().join(",")
+            )
         }
     }
 }
@@ -283,6 +287,15 @@ fn an_answer_is_judged_as_the_provider_gave_it() {
 }
 
 #[test]
+fn every_issue_has_one_spelling_and_words_of_its_own() {
+    let mut words = std::collections::BTreeSet::new();
+    for code in IssueCode::ALL {
+        assert_eq!(serde_json::to_value(code).unwrap(), json!(code.as_str()));
+        assert!(words.insert(code.words()), "{}", code.as_str());
+    }
+}
+
+#[test]
 fn contracts_are_found_by_name_and_by_definition() {
     let contract = Contract::resolve("stream.thought.output.observation").unwrap();
     assert_eq!(contract, Contract::resolve("stream.thought.output.observation@1").unwrap());
@@ -350,7 +363,7 @@ proptest! {
         } else if validator.is_valid(&value) {
             // Two rules that JSON Schema cannot say: UTF-16 length, and that blanks say nothing.
             let issues = contract.check(&value).unwrap_err();
-            prop_assert!(issues.list().iter().all(|i| matches!(i.code, IssueCode::Empty | IssueCode::TooLong)));
+            prop_assert!(issues.into_list().iter().all(|i| matches!(i.code, IssueCode::Empty | IssueCode::TooLong)));
         }
     }
 

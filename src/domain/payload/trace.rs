@@ -149,102 +149,20 @@ impl RunTraced {
     }
 }
 
-/// Gathers the steps of one attempt. The pieces of an answer, of which there may be hundreds, become one count.
-#[derive(Debug, Default)]
-pub struct Tracer {
-    chunks: Vec<TraceChunk>,
-    updates: u64,
-    requests: u32,
-    omitted: u32,
-}
-
-impl Tracer {
-    /// Counts one piece of an answer.
-    pub const fn update(&mut self) {
-        self.updates = self.updates.saturating_add(1);
-    }
-
-    /// Adds a step.
-    pub fn step(&mut self, chunk: TraceChunk) {
-        self.coalesce();
-        if chunk.step == Step::Requested {
-            self.requests = self.requests.saturating_add(1);
-        }
-        self.push(chunk);
-    }
-
-    /// Writes the pieces counted so far as one step.
-    fn coalesce(&mut self) {
-        if self.updates > 0 {
-            let count = Some(std::mem::take(&mut self.updates));
-            self.push(TraceChunk { count, ..TraceChunk::of(Step::UpdatesCoalesced) });
-        }
-    }
-
-    fn push(&mut self, chunk: TraceChunk) {
-        if self.chunks.len() < CHUNKS_MAX {
-            self.chunks.push(chunk);
-        } else {
-            self.omitted = self.omitted.saturating_add(1);
-        }
-    }
-
-    /// Ends the trace.
-    #[must_use]
-    pub fn finish(mut self, stamp: RunStamp) -> RunTraced {
-        self.coalesce();
-        RunTraced { stamp, provider_requests: self.requests, chunks: self.chunks, omitted: self.omitted }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::payload::output::tests::stamp;
 
     #[test]
-    fn hundreds_of_pieces_are_one_count_before_the_receipt() {
-        let mut tracer = Tracer::default();
-        tracer.step(TraceChunk::of(Step::CellStarted));
-        tracer.step(TraceChunk::of(Step::Requested));
-        (0..700).for_each(|_| tracer.update());
-        tracer.step(TraceChunk::of(Step::Answered));
-        let trace = tracer.finish(stamp());
-        let steps: Vec<(Step, Option<u64>)> = trace.chunks.iter().map(|c| (c.step, c.count)).collect();
-        assert_eq!(
-            steps,
-            [
-                (Step::CellStarted, None),
-                (Step::Requested, None),
-                (Step::UpdatesCoalesced, Some(700)),
-                (Step::Answered, None)
-            ]
-        );
-        assert_eq!((trace.provider_requests, trace.omitted), (1, 0));
-        let text = serde_json::to_string(&trace).unwrap();
-        assert!(text.contains("\"pi.message_updates_coalesced\""), "{text}");
-    }
-
-    #[test]
-    fn pieces_of_an_answer_that_never_ended_are_counted_too() {
-        let mut tracer = Tracer::default();
-        tracer.update();
-        let trace = tracer.finish(stamp());
-        assert_eq!((trace.chunks[0].step, trace.chunks[0].count), (Step::UpdatesCoalesced, Some(1)));
-    }
-
-    #[test]
-    fn a_trace_is_found_by_its_run() {
-        let trace = Tracer::default().finish(stamp());
-        assert_eq!(trace.event(Privacy::Sensitive, Vec::new()).id(), RunTraced::id_of(&stamp()));
-    }
-
-    #[test]
-    fn a_trace_has_a_bound_and_counts_past_it() {
-        let mut tracer = Tracer::default();
-        (0..CHUNKS_MAX + 3).for_each(|_| tracer.step(TraceChunk::of(Step::Requested)));
-        let trace = tracer.finish(stamp());
-        assert_eq!((trace.chunks.len(), trace.omitted), (CHUNKS_MAX, 3));
-        assert_eq!(trace.provider_requests as usize, CHUNKS_MAX + 3);
+    fn a_trace_is_found_by_its_run_and_names_steps_of_ours_alone() {
+        let chunks = vec![TraceChunk { count: Some(700), ..TraceChunk::of(Step::UpdatesCoalesced) }];
+        let trace = RunTraced { stamp: stamp(), provider_requests: 1, chunks, omitted: 0 };
+        let event = trace.event(Privacy::Sensitive, Vec::new());
+        assert_eq!(event.id(), RunTraced::id_of(&stamp()));
+        let text = String::from_utf8_lossy(event.payload().reveal()).into_owned();
+        assert!(text.contains(r#"{"count":700,"step":"pi.message_updates_coalesced"}"#), "{text}");
+        let other = text.replace("pi.message_updates_coalesced", "a word of the provider");
+        assert!(serde_json::from_str::<RunTraced>(&other).is_err());
     }
 }

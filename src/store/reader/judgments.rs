@@ -2,7 +2,7 @@
 
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::TypeName;
-use thoughtstream_domain::judgment::{Given, Judged, Projection, project};
+use thoughtstream_domain::judgment::Given;
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::judgment::{JudgmentRetracted, TrainingExample};
 
@@ -35,20 +35,6 @@ impl Reader {
         };
         let retractions = self.children_of_type(judgment.position, JudgmentRetracted::NAME)?;
         Ok(retractions.iter().any(takes_back))
-    }
-
-    /// Returns the effective outputs of these outputs, each with itself. An event that is no output with a
-    /// contract has none and is left out.
-    ///
-    /// # Errors
-    /// [`RowError`] if the log cannot be read.
-    pub fn effective_outputs(&self, outputs: &[Event]) -> Result<Vec<(Judged, Projection)>, RowError> {
-        let mut found = Vec::new();
-        for judged in outputs.iter().filter_map(|event| Judged::of(event).ok()) {
-            let projection = project(&judged, &self.judgments_of(&judged.event)?);
-            found.push((judged, projection));
-        }
-        Ok(found)
     }
 
     /// Returns every judgment of the log in the order of the log, whatever it is about.
