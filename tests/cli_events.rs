@@ -15,7 +15,9 @@ fn the_same_key_is_the_same_event_and_other_content_a_conflict() {
         assert_eq!((&first["id"], &first["sequence"]), (&again["id"], &again["sequence"]));
         assert_eq!(again["already"], true);
         let conflict = world.append("k", "two").expect(1);
-        let hashes = conflict.stderr.split_whitespace().filter(|word| word.trim_end_matches(',').len() == 64);
+        let failure: serde_json::Value = serde_json::from_str(&conflict.stderr).unwrap();
+        let words = failure["what"].as_str().unwrap().split_whitespace();
+        let hashes = words.filter(|word| word.trim_end_matches(',').len() == 64);
         assert_eq!(hashes.count(), 2, "{}", conflict.stderr);
         first
     };

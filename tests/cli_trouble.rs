@@ -1,6 +1,7 @@
 //! Things in trouble: shown with their reason and their way out, moved by a person, never done twice.
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
@@ -127,7 +128,7 @@ fn files_that_a_look_skips_are_named_until_they_are_gone() {
     let named = world.thought(&["source", "skipped", "filesystem:notes", "--json"]).expect(0).lines();
     let expected = [
         serde_json::json!({ "path": "caf\\xe9.md", "reason": "name-not-utf8", "incident": "names-refused" }),
-        serde_json::json!({ "path": "large.md", "reason": "too-large", "incident": "files-unread" }),
+        serde_json::json!({ "path": "large.md", "reason": "too-large", "incident": "files-unread", "bytes": 1_u64 << 40 }),
         serde_json::json!({ "path": "link.md", "reason": "link" }),
     ];
     assert_eq!(named, expected);
@@ -204,4 +205,78 @@ fn a_name_that_nobody_knows_is_refused_with_the_nearest_one() {
     let explained = world.thought(&["consumer", "explain", "document-links@1", &id, "--json"]).expect(0);
     assert_eq!(explained.json()["consumer"], "document-links@1");
     world.thought(&["consumer", "explain", "document-links@9", &id]).expect(1);
+}
+
+#[test]
+fn a_failure_is_one_line_for_a_person_and_one_object_for_a_program() {
+    let world = World::with_config();
+    world.append("k", "x").expect(0);
+    // What a person named is told on one line, whatever it holds.
+    let hostile = world.base().join("no\nthought: all is well\u{1b}[2J").display().to_string();
+    let told = world.thought(&["status", "--data", &hostile]).expect(4).stderr;
+    assert!(
+        !told.contains('\u{1b}') && told.lines().next().unwrap().contains("\\nthought: all is well"),
+        "{told}"
+    );
+    let missing = "evt_0000000000000000000000000000000000000000";
+    for (arguments, code, exit) in [
+        (&["event", "list", "--source", "notes:tets"][..], "id.unknown", 1),
+        (&["status", "--state", "odd"], "consumer.state", 2),
+        (&["status", "--data", &hostile], "data.directory", 4),
+        (&["event", "list", "--odd"], "command.usage", 2),
+        (&["event", "show", missing], "", 0),
+    ] {
+        let all: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+        let answer = world.thought(&all);
+        let failure: Value = serde_json::from_str(&answer.stderr).unwrap_or_else(|_| panic!("{answer:?}"));
+        assert!(answer.stdout.is_empty() && !answer.stderr.trim_end().contains('\n'), "{answer:?}");
+        assert_eq!(failure["exit"], answer.code);
+        if !code.is_empty() {
+            assert_eq!((failure["code"].as_str().unwrap(), answer.code), (code, exit));
+        }
+    }
+    // A log that others may read is refused with the command that closes it.
+    let log = world.data.join("log.redb");
+    for (path, bits) in [(&log, "600"), (&world.data, "700")] {
+        let before = std::fs::metadata(path).unwrap().permissions();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(if bits == "600" { 0o644 } else { 0o755 }))
+            .unwrap();
+        let told = world.thought(&["status"]).expect(4).stderr;
+        assert!(told.contains("chmod"), "{told}");
+        std::fs::set_permissions(path, before).unwrap();
+    }
+    let pages = world.base().join("not/there/yet").display().to_string();
+    world.thought(&["man", "--dir", &pages]).expect(0);
+    assert!(std::path::Path::new(&pages).join("thought.1").exists());
+}
+
+#[test]
+fn what_would_do_nothing_says_so() {
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n").unwrap();
+    let running = world.serve(&[]);
+    world.until_idle();
+    world.thought(&["consumer", "pause", "document-links"]).expect(0);
+    let restarted = world.thought(&["consumer", "restart", "document-links"]).expect(0);
+    assert!(restarted.stdout.contains("consumer resume document-links"), "{}", restarted.stdout);
+    let plain = world.thought(&["consumer", "restart", "document-tasks"]).expect(0);
+    assert!(!plain.stdout.contains("resume"), "{}", plain.stdout);
+    let nothing = world.thought(&["source", "accept-removals", "filesystem:notes"]).expect(1);
+    assert!(nothing.stderr.contains("source.nothing-held"), "{}", nothing.stderr);
+    world.thought(&["source", "accept-removals", "filesystem:other"]).expect(1);
+    for unknown in [["--source", "notes:tets"], ["--type", "stream.thought.source.notes"]] {
+        let arguments: Vec<&str> = ["event", "tail"].into_iter().chain(unknown).collect();
+        let refused = world.thought(&arguments).expect(1);
+        assert!(refused.stderr.contains("id.unknown"), "{}", refused.stderr);
+    }
+    // Who is behind says since when.
+    std::fs::write(world.notes.join("a.md"), "# Two\n[x](y.md)\n").unwrap();
+    world.thought(&["source", "look", "filesystem:notes"]).expect(0);
+    let behind = |answer: &Answer| {
+        answer.lines().iter().any(|one| one["consumer"] == "document-links@1" && one["behind"]["events"] == 1)
+    };
+    let listed = world.until(&["consumer", "list", "--json"], behind).lines();
+    let links = listed.iter().find(|one| one["consumer"] == "document-links@1").unwrap();
+    assert!(links["behind"]["since"].is_string(), "{links}");
+    assert_eq!(running.stop(), 0);
 }

@@ -130,10 +130,13 @@ pub enum Command {
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let mut out = Out::of_process();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let json = arguments.iter().any(|argument| argument == "--json");
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        Err(error) => return show_usage(&error, &mut out),
+        Err(error) => return show_usage(&error, json, &mut out),
     };
+    let json = cli.global.json;
     install_panic_hook();
     let answered = guarded(|| dispatch(cli, &mut out)).and_then(|exit| Ok(out.flush().map(|()| exit)?));
     match answered {
@@ -141,7 +144,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Err(failure) => {
             // What was answered before it failed is still an answer.
             out.flush().ok();
-            out.failure(&failure);
+            out.failure(&failure, json);
             failure.exit()
         }
     }
@@ -201,8 +204,14 @@ pub(crate) fn definition() -> clap::Command {
 }
 
 /// Shows help and version on stdout, and a wrong command line, made printable, on stderr.
-fn show_usage(error: &clap::Error, out: &mut Out) -> Exit {
+fn show_usage(error: &clap::Error, json: bool, out: &mut Out) -> Exit {
     let text = error.render().to_string();
+    if error.use_stderr() && json {
+        let what = text.lines().next().unwrap_or_default();
+        let what = what.strip_prefix("error: ").unwrap_or(what);
+        out.failure(&Failure::new(Exit::Usage, "command.usage", what), json);
+        return Exit::Usage;
+    }
     if error.use_stderr() {
         let lines: Vec<String> = text.lines().map(thoughtstream_domain::text::printable).collect();
         out.remark(&lines.join("\n"));

@@ -71,7 +71,11 @@ impl Desk for ServiceDesk {
     async fn answer(self: Arc<Self>, request: Operated, peer: Peer, reply: Reply) -> Result<Exit, Failure> {
         match request {
             Operated::Ask(Ask::Tree { watch: true }) => self.watch(reply).await,
-            Operated::Ask(Ask::Tail(filter)) => self.tail(filter, reply).await,
+            Operated::Ask(Ask::Tail(filter)) => {
+                let named = filter.clone();
+                self.looking(move |look| query::names::check_events(look, &named)).await?;
+                self.tail(filter, reply).await
+            }
             Operated::Ask(ask) => self.ask(ask, reply).await,
             Operated::Submit(submit) => self.submit(*submit, &peer, &reply).await,
             Operated::Operate(operation) => self.operate(operation, &peer, &reply).await,
@@ -107,6 +111,14 @@ impl ServiceDesk {
     }
 
     async fn ask(&self, ask: Ask, reply: Reply) -> Result<Exit, Failure> {
+        self.looking(move |look| query::answer(&ask, look, &mut Sending(reply))).await
+    }
+
+    /// Looks at the log and at what is alive, on a thread that may block.
+    async fn looking<T: Send + 'static>(
+        &self,
+        look_at: impl FnOnce(&Look<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
         let live = self.live().await?;
         let service = self.service.clone();
         let answered = tokio::task::spawn_blocking(move || {
@@ -119,7 +131,7 @@ impl ServiceDesk {
                 catalog: &catalog,
                 now: now(),
             };
-            query::answer(&ask, &look, &mut Sending(reply))
+            look_at(&look)
         });
         answered.await.map_err(|_| bug("an answer failed"))?
     }
@@ -221,7 +233,8 @@ impl ServiceDesk {
                 let commit = thoughtstream_domain::operate::restart(consumer, peer.operator(), key);
                 let event = commit.appends.first().map(|candidate| candidate.id());
                 let id = consumer.to_string();
-                let done = Done { done: "restarted".to_owned(), id, already: false, event };
+                let note = self.pause_note(consumer).await?;
+                let done = Done { done: "restarted".to_owned(), id, already: false, note, event };
                 let done = self.settle(commit, done).await?;
                 self.service.restart_consumer(consumer).await.map_err(actor_failure)?;
                 self.say(reply, &done).await
@@ -255,6 +268,7 @@ impl ServiceDesk {
                 self.said(reply, "looked", source).await
             }
             Operate::AcceptRemovals { source } => {
+                self.check_removals_wait(source).await?;
                 self.service.acknowledge_removals(source.as_str()).map_err(actor_failure)?;
                 self.said(reply, "accepted", source).await
             }
@@ -310,13 +324,33 @@ impl ServiceDesk {
         moved.cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// Says that a consumer which is started anew stays paused.
+    async fn pause_note(&self, consumer: &ConsumerId) -> Result<Option<String>, Failure> {
+        let id = consumer.clone();
+        let control = self.looking(move |look| Ok(look.reader.control(&id)?)).await?;
+        let paused = control.is_some_and(|control| control.is_paused());
+        Ok(paused.then(|| format!("it is paused and starts nothing: thought consumer resume {consumer}")))
+    }
+
+    /// Refuses to let removals pass where none wait.
+    async fn check_removals_wait(&self, source: &SourceId) -> Result<(), Failure> {
+        let subject = source.clone();
+        let wait = self.looking(move |look| query::inbox::holds_removals(look.reader, &subject)).await?;
+        if wait || !self.folders.contains_key(source) {
+            return Ok(());
+        }
+        Err(Failure::new(Exit::Refused, "source.nothing-held", format!("{source} holds no removals back"))
+            .with_hint("`thought inbox` lists what waits for you"))
+    }
+
     async fn said(
         &self,
         reply: &Reply,
         word: &str,
         id: &(impl std::fmt::Display + Sync),
     ) -> Result<Exit, Failure> {
-        let done = Done { done: word.to_owned(), id: id.to_string(), already: false, event: None };
+        let done =
+            Done { done: word.to_owned(), id: id.to_string(), already: false, note: None, event: None };
         self.say(reply, &done).await
     }
 
@@ -425,8 +459,8 @@ fn actor_failure(error: OperateError) -> Failure {
 pub(crate) fn reload_failure(error: &ReloadError) -> Failure {
     match error {
         ReloadError::Problems(problems) => {
-            let what = format!("nothing was changed\n{}", render_all(problems));
-            Failure::new(Exit::Usage, "config.problems", what)
+            Failure::new(Exit::Usage, "config.problems", "nothing was changed")
+                .with_lines(&render_all(problems))
         }
         ReloadError::Types(_) => Failure::of(Exit::Usage, "schema.changed", error),
         ReloadError::Read(_) | ReloadError::Unwritable => {

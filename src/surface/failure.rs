@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use thoughtstream_domain::text::printable;
+use thoughtstream_domain::text::{json_printable, printable};
 
 use crate::exit::Exit;
 
@@ -18,8 +18,11 @@ pub struct Failure {
     exit: u8,
     /// The stable name of the kind of error, `noun.what`.
     pub code: String,
-    /// What was tried and with which value.
+    /// What was tried and with which value; shown as one line.
     pub what: String,
+    /// What belongs to it and needs lines of its own, such as a list of problems.
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    pub lines: Box<[String]>,
     /// Why it failed, outermost cause first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
@@ -32,7 +35,7 @@ impl Failure {
     /// Makes a failure.
     pub fn new(exit: Exit, code: &str, what: impl Into<String>) -> Self {
         let (code, what) = (code.to_owned(), what.into());
-        Self { exit: exit.code(), code, what, causes: Vec::new(), hint: None }
+        Self { exit: exit.code(), code, what, lines: Box::default(), causes: Vec::new(), hint: None }
     }
 
     /// Makes a failure of an error and everything behind it.
@@ -60,6 +63,13 @@ impl Failure {
         }
     }
 
+    /// Adds a text of ours that has several lines.
+    #[must_use]
+    pub fn with_lines(mut self, text: &str) -> Self {
+        self.lines = text.lines().map(str::to_owned).collect();
+        self
+    }
+
     /// Adds the way out.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -83,9 +93,12 @@ impl Failure {
     /// Renders it for a terminal; nothing from outside reaches it unescaped.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut out = format!("thought: {}", lines_printable(&self.what));
+        let mut out = format!("thought: {}", printable(&self.what));
+        for line in &self.lines {
+            write!(out, "\n{}", printable(line)).expect("writing to a String does not fail");
+        }
         for cause in &self.causes {
-            write!(out, ": {}", lines_printable(cause)).expect("writing to a String does not fail");
+            write!(out, ": {}", printable(cause)).expect("writing to a String does not fail");
         }
         writeln!(out, " [{}]", printable(&self.code)).expect("writing to a String does not fail");
         if let Some(hint) = &self.hint {
@@ -95,11 +108,13 @@ impl Failure {
         }
         out
     }
-}
 
-/// Escapes all but line breaks, which our own messages of several lines use.
-fn lines_printable(text: &str) -> String {
-    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+    /// Renders it for a program, on one line: the exit code's number, the stable code, and what is said to people.
+    #[must_use]
+    pub fn render_json(&self) -> String {
+        let json = serde_json::to_string(self).expect("numbers and text are JSON");
+        json_printable(&json) + "\n"
+    }
 }
 
 #[cfg(test)]
@@ -123,7 +138,18 @@ mod tests {
 
     #[test]
     fn a_hostile_name_cannot_move_the_cursor() {
-        let failure = Failure::new(Exit::Refused, "file.name", "no file `\u{1b}[2Jx\u{202e}`");
-        assert!(!failure.render().trim_end().chars().any(thoughtstream_domain::text::is_hostile));
+        let name = "no file `a\nthought: b\u{1b}[2Jx\u{202e}`";
+        let mut failure = Failure::new(Exit::Refused, "file.name", name);
+        failure.causes.push(name.to_owned());
+        let hostile = |text: &str| text.trim_end().chars().any(thoughtstream_domain::text::is_hostile);
+        assert!(!hostile(&failure.render()) && !hostile(&failure.render_json()));
+        let read: Failure = serde_json::from_str(&failure.render_json()).unwrap();
+        assert_eq!(read, failure);
+    }
+
+    #[test]
+    fn a_list_keeps_its_lines() {
+        let failure = Failure::new(Exit::Usage, "config.problems", "nothing was loaded").with_lines("a\nb\n");
+        assert_eq!(failure.render(), "thought: nothing was loaded\na\nb [config.problems]\n");
     }
 }

@@ -171,7 +171,7 @@ fn made(word: &str, candidate: Candidate) -> Decision {
 }
 
 fn done(word: &str, id: &EventId, already: bool, event: Option<EventId>) -> Done {
-    Done { done: word.to_owned(), id: id.to_string(), already, event }
+    Done { done: word.to_owned(), id: id.to_string(), already, note: None, event }
 }
 
 /// Finds the one output of a run that has a contract.

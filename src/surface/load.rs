@@ -53,11 +53,10 @@ impl From<Failure> for LoadFailure {
 impl From<LoadFailure> for Failure {
     fn from(failure: LoadFailure) -> Self {
         match failure {
-            LoadFailure::Problems(problems) => Self::new(
-                Exit::Usage,
-                "config.problems",
-                format!("nothing was loaded\n{}", render_all(&problems)),
-            ),
+            LoadFailure::Problems(problems) => {
+                Self::new(Exit::Usage, "config.problems", "nothing was loaded")
+                    .with_lines(&render_all(&problems))
+            }
             LoadFailure::Unreadable(failure) => failure,
         }
     }

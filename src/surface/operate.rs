@@ -29,6 +29,9 @@ pub struct Done {
     /// Whether it had been so before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub already: bool,
+    /// What a person should know beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The event that records it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<EventId>,
@@ -40,7 +43,8 @@ pub fn render(value: &Value) -> String {
     match serde_json::from_value::<Done>(value.clone()) {
         Ok(done) => {
             let already = if done.already { "already " } else { "" };
-            format!("{already}{} {}\n", line(&done.done), line(&done.id))
+            let note = done.note.map_or_else(String::new, |note| format!("{}\n", line(&note)));
+            format!("{already}{} {}\n{note}", line(&done.done), line(&done.id))
         }
         Err(_) => reloaded(value),
     }
@@ -182,7 +186,8 @@ fn check_reason(operate: &Operate) -> Result<(), Failure> {
 
 fn made(word: &str, id: &impl std::fmt::Display, commit: Option<Commit>) -> Decision {
     let event = commit.as_ref().and_then(|commit| commit.appends.first()).map(|candidate| candidate.id());
-    let done = Done { done: word.to_owned(), id: id.to_string(), already: commit.is_none(), event };
+    let done =
+        Done { done: word.to_owned(), id: id.to_string(), already: commit.is_none(), note: None, event };
     match commit {
         Some(commit) => Decision::Commit(Box::new(commit), done),
         None => Decision::Already(done),

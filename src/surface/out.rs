@@ -107,10 +107,11 @@ impl Out {
         self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.write_all(b"\n")).ok();
     }
 
-    /// Writes a failure.
-    pub fn failure(&mut self, failure: &Failure) {
+    /// Writes a failure, for a person or for a program.
+    pub fn failure(&mut self, failure: &Failure, json: bool) {
         if failure.code != CLOSED {
-            self.stderr.write_all(failure.render().as_bytes()).ok();
+            let text = if json { failure.render_json() } else { failure.render() };
+            self.stderr.write_all(text.as_bytes()).ok();
         }
     }
 

@@ -11,7 +11,7 @@ pub mod explain;
 pub mod inbox;
 pub mod judgments;
 pub mod lineage;
-mod names;
+pub(crate) mod names;
 pub mod runs;
 pub mod sources;
 pub mod status;

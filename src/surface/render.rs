@@ -59,7 +59,14 @@ impl Rows {
 pub fn age(since: Timestamp, now: Timestamp) -> String {
     let millis = now.millis_since(since);
     let text = length(millis.unsigned_abs());
-    if millis < 0 { format!("in {text}") } else { text }
+    if millis <= -1000 { format!("in {text}") } else { text }
+}
+
+/// Says how long ago something was. What lies ahead, on a clock that was set back, is not called past.
+#[must_use]
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
+    let age = age(at, now);
+    if age.starts_with("in ") { age } else { format!("{age} ago") }
 }
 
 fn length(millis: u64) -> String {

@@ -295,10 +295,8 @@ pub(crate) fn producers(config: &Config, data: &Path) -> Vec<ProducerSpec> {
 /// Says why the service did not start.
 pub(crate) fn start_failure(error: &StartError) -> Failure {
     match error {
-        StartError::Problems(problems) => {
-            let what = format!("nothing was loaded\n{}", render_all(problems));
-            Failure::new(Exit::Usage, "config.problems", what)
-        }
+        StartError::Problems(problems) => Failure::new(Exit::Usage, "config.problems", "nothing was loaded")
+            .with_lines(&render_all(problems)),
         StartError::Open(error) => open_failure(error),
         StartError::Types(error) => types_failure(error),
         StartError::Reload(error) => reload_failure(error),

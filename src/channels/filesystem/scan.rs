@@ -108,6 +108,8 @@ pub struct Skip {
     pub shown: String,
     /// Why.
     pub reason: SkipReason,
+    /// How large it is, where that is the reason.
+    pub bytes: Option<u64>,
 }
 
 /// All that was skipped.
@@ -319,7 +321,7 @@ impl<'a, 'i> Walk<'a, 'i> {
                 if self.input.rules.selection.enters(&shown) {
                     let hostile = bad == BadName::Hostile;
                     let reason = if hostile { SkipReason::NameHostile } else { SkipReason::NameNotUtf8 };
-                    self.skip_shown(shown, reason);
+                    self.skip_shown(shown, reason, None);
                 }
                 return Ok(());
             }
@@ -382,7 +384,7 @@ impl<'a, 'i> Walk<'a, 'i> {
         }
         let stat = read::file_stat(raw, self.input.now_ns);
         if stat.size > self.input.rules.bounds.file_bytes_max {
-            self.skip(path, SkipReason::TooLarge);
+            self.skip_large(path, stat.size);
             return Ok(());
         }
         if let Some(seen) = self.unchanged(path, &stat) {
@@ -405,7 +407,7 @@ impl<'a, 'i> Walk<'a, 'i> {
                 let named = (self.input.named)(path, &self.buffer);
                 return self.add(FileSeen { path: path.to_owned(), stat, sha256, named }, raw);
             }
-            Ok(Reading::TooLarge) => self.skip(path, SkipReason::TooLarge),
+            Ok(Reading::TooLarge) => self.skip_large(path, stat.size),
             Ok(Reading::Unstable) => self.skip(path, SkipReason::Unstable),
             Ok(Reading::NotRegular) => self.skip(path, SkipReason::NotRegular),
             Err(errno) => self.refused(path, directory, errno),
@@ -461,14 +463,21 @@ impl<'a, 'i> Walk<'a, 'i> {
         if reason.withholds() {
             self.withheld.insert(path.to_owned());
         }
-        self.skip_shown(name::shown(path.as_bytes()), reason);
+        self.skip_shown(name::shown(path.as_bytes()), reason, None);
     }
 
-    fn skip_shown(&mut self, shown: String, reason: SkipReason) {
+    fn skip_large(&mut self, path: &str, bytes: u64) {
+        if SkipReason::TooLarge.withholds() {
+            self.withheld.insert(path.to_owned());
+        }
+        self.skip_shown(name::shown(path.as_bytes()), SkipReason::TooLarge, Some(bytes));
+    }
+
+    fn skip_shown(&mut self, shown: String, reason: SkipReason, bytes: Option<u64>) {
         let count = self.skipped.counts.entry(reason).or_default();
         *count += 1;
         if *count <= SKIPPED_SHOWN_MAX {
-            self.skipped.shown.push(Skip { shown, reason });
+            self.skipped.shown.push(Skip { shown, reason, bytes });
         }
     }
 

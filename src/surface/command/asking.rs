@@ -1,9 +1,12 @@
 //! How a reading command gets its answer: from the service, or by looking itself.
 
+use std::path::Path;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thoughtstream_domain::declaration::Catalog;
 use thoughtstream_domain::registry::Registry;
+use thoughtstream_store::disk::DiskError;
 use thoughtstream_store::{OpenError, Options, Reader, Store};
 
 use crate::ask::{Ask, Operated};
@@ -77,6 +80,11 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
         OpenError::Damaged { .. } | OpenError::Journal(_) => {
             failure.with_hint("nothing was changed; restore a backup into a new directory: `thought restore`")
         }
+        OpenError::Disk(DiskError::TooOpen { path, .. }) => {
+            // A directory needs to be entered by its owner as well; nothing else does.
+            let bits = if path.is_dir() { "700" } else { "600" };
+            failure.with_hint(format!("close it to others: chmod {bits} {}", quoted(path)))
+        }
         OpenError::Unfinished { .. }
         | OpenError::NotAStore { .. }
         | OpenError::Empty { .. }
@@ -84,6 +92,13 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
         | OpenError::Disk(_)
         | OpenError::Io { .. } => failure,
     }
+}
+
+/// Writes a path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,:=".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Shows values as they come: each as JSON, or through a function that renders it.

@@ -7,9 +7,10 @@ use clap::Args;
 use serde_json::Value;
 use thoughtstream_effects::dirs::PrivateDir;
 use thoughtstream_store::backup::{RestoreError, restore};
+use thoughtstream_store::disk::DiskError;
 use thoughtstream_store::export::{ImportError, import};
 use thoughtstream_store::verify::Report;
-use thoughtstream_store::{CreateError, Options};
+use thoughtstream_store::{CreateError, OpenError, Options};
 
 use super::asking::{open_failure, open_to_read, read};
 use super::init::data_failure;
@@ -190,10 +191,11 @@ fn not_sound(code: &str, error: &dyn std::error::Error, report: &Report) -> Fail
 fn restore_failure(error: &RestoreError) -> Failure {
     match error {
         RestoreError::Backup(error) => {
-            let mut failure = open_failure(error);
-            failure.hint =
-                Some("this file is no backup that can be read; nothing was made from it".to_owned());
-            failure
+            let failure = open_failure(error);
+            if let OpenError::Disk(DiskError::TooOpen { .. }) = error {
+                return failure;
+            }
+            failure.with_hint("this file is no backup that can be read; nothing was made from it")
         }
         RestoreError::Read(_) => Failure::of(Exit::CouldNotLook, "restore.read", error),
         RestoreError::NotSound(report) => not_sound("restore.damaged", error, report),

@@ -42,14 +42,16 @@ pub fn completions(args: &CompletionsArgs, out: &mut Out) -> Result<Exit, Failur
 /// [`Failure`] if the output or a file cannot be written.
 pub fn man(args: &ManArgs, out: &mut Out) -> Result<Exit, Failure> {
     match &args.dir {
-        Some(dir) => clap_mangen::generate_to(definition(), dir).map_err(|error| {
-            Failure::new(
-                Exit::CouldNotLook,
-                "man.write",
-                format!("cannot write pages into `{}`", dir.display()),
-            )
-            .because(&error)
-        })?,
+        Some(dir) => std::fs::create_dir_all(dir)
+            .and_then(|()| clap_mangen::generate_to(definition(), dir))
+            .map_err(|error| {
+                Failure::new(
+                    Exit::CouldNotLook,
+                    "man.write",
+                    format!("cannot write pages into `{}`", dir.display()),
+                )
+                .because(&error)
+            })?,
         None => {
             let mut page = Vec::new();
             clap_mangen::Man::new(definition()).render(&mut page).map_err(crate::out::OutError::from)?;

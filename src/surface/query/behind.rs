@@ -9,6 +9,7 @@ use thoughtstream_domain::declaration::{Catalog, load_all};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerKey, SourceId, TypeName};
 use thoughtstream_domain::subscription::{Replay, Subscription};
+use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{Reader, SourceHead};
 
 use super::Look;
@@ -28,6 +29,9 @@ pub struct Behind {
     pub events: u64,
     /// Whether counting stopped there.
     pub at_least: bool,
+    /// When the first of them was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 /// Returns what a consumer version subscribes to: as the service loaded it, else as it was registered.
@@ -75,7 +79,7 @@ pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey, heads: &Heads) -> Resul
     let Some(subscription) = subscription(look, key)? else { return Ok(Behind::default()) };
     let reader = look.reader;
     let types: Vec<TypeName> = subscription.accepted_types().iter().cloned().collect();
-    let mut counted = 0;
+    let (mut counted, mut since): (u64, Option<Timestamp>) = (0, None);
     for head in heads.included(&subscription) {
         let start = start(reader, key, &head.source, subscription.replay())?;
         if start.after >= head.sequence {
@@ -97,13 +101,16 @@ pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey, heads: &Heads) -> Resul
                     && !closed.contains(&event.sequence)
                     && subscription.matches(event)
             };
-            counted += page.iter().filter(waits).count() as u64;
+            let mut waiting = page.iter().filter(waits).peekable();
+            let first = waiting.peek().map(|event| event.recorded_at);
+            since = since.into_iter().chain(first).min();
+            counted += waiting.count() as u64;
             if counted >= COUNTED_MAX {
-                return Ok(Behind { events: COUNTED_MAX, at_least: true });
+                return Ok(Behind { events: COUNTED_MAX, at_least: true, since });
             }
         }
     }
-    Ok(Behind { events: counted, at_least: false })
+    Ok(Behind { events: counted, at_least: false, since })
 }
 
 /// Holds where every source stands, so that a consumer finds its own among thousands.

@@ -335,7 +335,7 @@ fn standing(
     if let Some(running) = unsettled.first() {
         return word(State::Running, Some(running.since));
     }
-    word(if behind.events > 0 { State::Behind } else { State::Idle }, None)
+    if behind.events > 0 { word(State::Behind, behind.since) } else { word(State::Idle, None) }
 }
 
 fn held_of(unsettled: &[Execution]) -> Option<Word> {

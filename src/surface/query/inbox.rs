@@ -195,6 +195,16 @@ fn held(reader: &Reader, execution: &Execution, code: &str, quarantined: bool) -
     })
 }
 
+/// Says whether a source holds removals back.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub(crate) fn holds_removals(reader: &Reader, source: &SourceId) -> Result<bool, Failure> {
+    let mut found = Vec::new();
+    incidents(reader, &mut found)?;
+    Ok(found.iter().any(|waiting| waiting.id == source.as_str() && waiting.why.starts_with(REMOVALS_HELD)))
+}
+
 /// Adds incidents that are not over: the last word on a subject and code counts.
 fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     let source = SourceId::supervision();

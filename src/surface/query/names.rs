@@ -12,7 +12,7 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// [`Failure`] with the nearest known name, or if the log cannot be read.
-pub(super) fn check_events(look: &Look<'_>, filter: &EventFilter) -> Result<(), Failure> {
+pub(crate) fn check_events(look: &Look<'_>, filter: &EventFilter) -> Result<(), Failure> {
     if let Some(source) = &filter.source {
         check_source(look, source)?;
     }

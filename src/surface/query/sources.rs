@@ -56,6 +56,9 @@ pub struct SkippedRow {
     /// The incident in which it counts; absent for what is skipped by design.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incident: Option<String>,
+    /// How large it is, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// How many more of this reason there are that are not named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<u64>,
@@ -87,11 +90,16 @@ pub fn skipped(look: &Look<'_>, source: &SourceId) -> Result<Vec<SkippedRow>, Fa
             path: None,
             reason: reason.code().to_owned(),
             incident: incident_of_skip(reason).map(str::to_owned),
+            bytes: None,
             more: None,
         };
         let named = report.shown.iter().filter(|skip| skip.reason == reason);
         let before = rows.len();
-        rows.extend(named.map(|skip| SkippedRow { path: Some(skip.shown.clone()), ..row.clone() }));
+        rows.extend(named.map(|skip| SkippedRow {
+            path: Some(skip.shown.clone()),
+            bytes: skip.bytes,
+            ..row.clone()
+        }));
         let more = count.saturating_sub((rows.len() - before) as u64);
         if more > 0 {
             rows.push(SkippedRow { more: Some(more), ..row });

@@ -2,7 +2,7 @@
 
 use thoughtstream_domain::time::Timestamp;
 
-use super::{Rows, age_or_dash, line};
+use super::{Rows, age_or_dash, count, line};
 use crate::query::sources::{SkippedRow, SourceRow};
 
 /// Renders sources, one a line.
@@ -32,7 +32,9 @@ pub fn skipped(skipped: &[SkippedRow]) -> String {
     let mut rows = Rows::new(&["REASON", "INCIDENT", "FILE"]);
     for row in skipped {
         let file = match (&row.path, row.more) {
-            (Some(path), _) => line(path),
+            (Some(path), _) => row
+                .bytes
+                .map_or_else(|| line(path), |bytes| format!("{} ({})", line(path), count(bytes, "byte"))),
             (None, more) => format!("and {} more", more.unwrap_or(0)),
         };
         rows.row(&[line(&row.reason), row.incident.as_deref().map_or_else(|| "-".to_owned(), line), file]);

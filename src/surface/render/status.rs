@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use thoughtstream_domain::time::Timestamp;
 
-use super::{age, consumers, count};
+use super::{age, ago, consumers, count};
 use crate::query::status::Status;
 
 /// Renders the state of everything on one screen.
@@ -21,7 +21,7 @@ pub fn status(status: &Status, now: Timestamp) -> String {
             .expect("writing to a String does not fail");
     }
     let log = &status.log;
-    let last = log.last_at.map_or_else(String::new, |at| format!(", the last {} ago", age(at, now)));
+    let last = log.last_at.map_or_else(String::new, |at| format!(", the last {}", ago(at, now)));
     let waiting = match status.waiting {
         0 => "nothing waits for you".to_owned(),
         1 => "1 thing waits for you: thought inbox".to_owned(),

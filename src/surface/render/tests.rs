@@ -52,7 +52,7 @@ fn consumers() -> Vec<Consumer> {
         since: Some(ago(7200)),
         why: Some("runner-failed".to_owned()),
         command: Some("thought consumer retry exe_aaaa".to_owned()),
-        behind: Behind { events: 10_000, at_least: true },
+        behind: Behind { events: 10_000, at_least: true, since: None },
         held: 1,
         retries: 5,
         ..consumer("links@2", State::Quarantined)
@@ -61,7 +61,7 @@ fn consumers() -> Vec<Consumer> {
         since: Some(ago(3)),
         why: Some("store-unreadable".to_owned()),
         next: Some(ago(-65)),
-        behind: Behind { events: 2, at_least: false },
+        behind: Behind { events: 2, at_least: false, since: None },
         retries: 1,
         ..consumer("tasks@1", State::Retrying)
     };

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use thoughtstream_domain::time::Timestamp;
 
-use super::{age, line};
+use super::{age, ago, line};
 use crate::query::tree::Node;
 
 /// Renders the tree.
@@ -52,8 +52,7 @@ fn facts(node: &Node, now: Timestamp) -> String {
 fn detail(value: &Value, now: Timestamp) -> String {
     match value {
         Value::String(text) => match Timestamp::parse(text) {
-            Ok(at) if at > now => age(at, now),
-            Ok(at) => format!("{} ago", age(at, now)),
+            Ok(at) => ago(at, now),
             Err(_) => line(text),
         },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {

@@ -123,7 +123,10 @@ fn a_private_key_under_an_innocent_name_is_skipped() {
     place.write("backup.txt", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n");
     let scan = place.scan();
     assert!(scan.files.is_empty());
-    assert_eq!(scan.skipped.shown, [Skip { shown: "backup.txt".to_owned(), reason: SkipReason::PrivateKey }]);
+    assert_eq!(
+        scan.skipped.shown,
+        [Skip { shown: "backup.txt".to_owned(), reason: SkipReason::PrivateKey, bytes: None }]
+    );
 }
 
 #[test]
