@@ -1,5 +1,7 @@
 //! The whole service on a real store and a real folder: events, outputs, deaths, reloads, restarts.
 
+mod accounts;
+
 use std::path::Path;
 use std::time::Duration;
 

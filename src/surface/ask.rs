@@ -129,6 +129,20 @@ pub enum Ask {
         /// A head digest kept from before, which this log must extend.
         from: Option<String>,
     },
+    /// Every account of a consumer that asks models.
+    Accounts,
+    /// One account.
+    Account {
+        /// The account.
+        account: ConsumerId,
+    },
+    /// What would happen to the next calls of an account.
+    Simulate {
+        /// The account.
+        account: ConsumerId,
+        /// How many calls.
+        calls: u32,
+    },
     /// Every declaration as it was when its version was first enabled.
     Registered,
     /// Judgments of outputs that pass a filter.

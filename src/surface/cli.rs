@@ -88,6 +88,9 @@ pub enum Command {
     /// Look at consumers and move them
     #[command(subcommand)]
     Consumer(command::consumer::ConsumerCommand),
+    /// Show what asking models has cost, and what it still may
+    #[command(subcommand)]
+    Account(command::account::AccountCommand),
     /// List sources, and move watched folders
     #[command(subcommand)]
     Source(command::source::SourceCommand),
@@ -179,6 +182,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Run(args) => command::run::run(args, &session()?, out),
         Command::Context(args) => command::context::run(args, &session()?, out),
         Command::Consumer(args) => command::consumer::run(args, &session()?, out),
+        Command::Account(args) => command::account::run(args, &session()?, out),
         Command::Source(args) => command::source::run(args, &session()?, out),
         Command::Backup(args) => command::copying::copy(Form::Backup, &args, &session()?, out),
         Command::Export(args) => command::copying::copy(Form::Export, &args, &session()?, out),

@@ -1,5 +1,6 @@
 //! The commands, one file a noun: its arguments, what it asks, how its answer is shown.
 
+pub mod account;
 pub(crate) mod asking;
 pub mod bench;
 pub mod consumer;

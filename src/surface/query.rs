@@ -3,6 +3,7 @@
 //! The service and the command call the same functions, so an answer is the same whether the service is up or
 //! down, but for what lives in memory alone. Nothing here writes or waits.
 
+pub mod accounts;
 pub mod behind;
 pub mod consumers;
 pub mod context;
@@ -120,6 +121,9 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         }
         Ask::Sources => sources::list(look.reader)?.iter().try_for_each(|row| put(sink, row)),
         Ask::Skipped { source } => sources::skipped(look, source)?.iter().try_for_each(|row| put(sink, row)),
+        Ask::Accounts => accounts::list(look)?.iter().try_for_each(|account| put(sink, account)),
+        Ask::Account { account } => put(sink, &accounts::show(look, account)?),
+        Ask::Simulate { account, calls } => put(sink, &accounts::simulate(look, account, *calls)?),
         Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
         Ask::Judgments(filter) => judgments::list(look.reader, filter, sink),
         Ask::Explain { consumer, version, event } => {

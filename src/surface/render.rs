@@ -1,5 +1,6 @@
 //! Answers as text for people: tables without frames, ages instead of times, nothing from outside unescaped.
 
+pub mod accounts;
 pub mod consumers;
 pub mod context;
 pub mod events;

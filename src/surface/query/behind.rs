@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::commit::Registered;
-use thoughtstream_domain::declaration::{Catalog, load_all};
+use thoughtstream_domain::declaration::{Catalog, Declaration, load_all};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerKey, SourceId, TypeName};
 use thoughtstream_domain::subscription::{Replay, Subscription};
@@ -42,25 +42,40 @@ pub(crate) fn subscription<'a>(
     look: &'a Look<'_>,
     key: &ConsumerKey,
 ) -> Result<Option<Cow<'a, Subscription>>, Failure> {
+    Ok(declaration(look, key)?.map(|declaration| match declaration {
+        Cow::Borrowed(declaration) => Cow::Borrowed(declaration.subscription()),
+        Cow::Owned(declaration) => Cow::Owned(declaration.subscription().clone()),
+    }))
+}
+
+/// Returns a consumer version's declaration: as the service loaded it, else as it was registered.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub(crate) fn declaration<'a>(
+    look: &'a Look<'_>,
+    key: &ConsumerKey,
+) -> Result<Option<Cow<'a, Declaration>>, Failure> {
     let loaded =
         look.declared.and_then(|set| set.get(&key.id)).filter(|declaration| declaration.key() == key);
     if let Some(declaration) = loaded {
-        return Ok(Some(Cow::Borrowed(declaration.subscription())));
+        return Ok(Some(Cow::Borrowed(declaration)));
     }
     let registered = look.reader.registered(key)?;
     Ok(registered.and_then(|registered| compiled(&registered, look.catalog)).map(Cow::Owned))
 }
 
 /// Compiles a registered declaration again; nothing if its types or transforms are gone.
-fn compiled(registered: &Registered, catalog: &Catalog) -> Option<Subscription> {
+fn compiled(registered: &Registered, catalog: &Catalog) -> Option<Declaration> {
     let identity: serde_json::Value = serde_json::from_str(&registered.canonical).ok()?;
     let mut declaration = identity.get("declaration")?.clone();
     declaration.as_object_mut()?.insert("enabled".to_owned(), true.into());
-    let text = serde_yaml::to_string(&declaration).ok()?;
+    // As JSON, which says of every text that it is one: `off` alone would be no word of the language.
+    let text = serde_json::to_string(&declaration).ok()?;
     let file = (registered.consumer.to_string(), text.into_bytes());
     // The prompt was there when it was registered; it has no part in what is subscribed to.
     let set = load_all(&[file], &|_| Some(b"-".to_vec()), catalog).ok()?;
-    set.get(&registered.consumer.id).map(|declaration| declaration.subscription().clone())
+    set.get(&registered.consumer.id).cloned()
 }
 
 /// Says whether an event matches a consumer's subscription; nothing if its declaration is not known.
@@ -201,7 +216,8 @@ mod tests {
                 position: 0,
                 at: Timestamp::from_millis(0),
             };
-            assert_eq!(compiled(&registered, &catalog).as_ref(), Some(declaration.subscription()));
+            let compiled = compiled(&registered, &catalog).unwrap();
+            assert_eq!(compiled.subscription(), declaration.subscription());
         }
     }
 }
