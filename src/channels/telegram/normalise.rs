@@ -136,7 +136,7 @@ fn observed(update: &api::Update<'_>, about: &About, rules: &Rules) -> Observed 
     }
     let about = match parties(raw, about, rules) {
         Ok(about) => about,
-        Err(evidence) => return Observed::Nonconversation(evidence),
+        Err(evidence) => return Observed::Nonconversation(*evidence),
     };
     if update.message_reaction.is_some() {
         return reaction(raw, &about);
@@ -145,14 +145,17 @@ fn observed(update: &api::Update<'_>, about: &About, rules: &Rules) -> Observed 
 }
 
 /// Finds out who speaks where; evidence if that is nobody who is listened to.
-fn parties(raw: &RawValue, about: &About, rules: &Rules) -> Result<About, TelegramNonconversation> {
-    let found: api::Parties = serde_json::from_str(raw.get()).map_err(|_| about.evidence("malformed"))?;
+fn parties(raw: &RawValue, about: &About, rules: &Rules) -> Result<About, Box<TelegramNonconversation>> {
+    let found: api::Parties =
+        serde_json::from_str(raw.get()).map_err(|_| Box::new(about.evidence("malformed")))?;
     let sender = found.from.or(found.user);
-    let known = |code: &str| TelegramNonconversation {
-        chat: found.chat.as_ref().map(|chat| ChatId::new(chat.id)),
-        sender: sender.as_ref().map(|user| SenderId::new(user.id)),
-        message: found.message_id.map(MessageId::new),
-        ..about.evidence(code)
+    let known = |code: &str| {
+        Box::new(TelegramNonconversation {
+            chat: found.chat.as_ref().map(|chat| ChatId::new(chat.id)),
+            sender: sender.as_ref().map(|user| SenderId::new(user.id)),
+            message: found.message_id.map(MessageId::new),
+            ..about.evidence(code)
+        })
     };
     let (Some(chat), Some(user), Some(message)) = (&found.chat, &sender, found.message_id) else {
         return Err(known("no-sender"));
