@@ -77,6 +77,24 @@ points! {
     BrokerInside = "broker.ask.inside",
     /// The answer is there, or why there is none; nobody has been told.
     BrokerAfter = "broker.ask.after",
+    /// A delivery is about to be claimed.
+    DeliveryClaimBefore = "delivery.claim.before",
+    /// The claim was handed in; its answer is not known yet.
+    DeliveryClaimInside = "delivery.claim.inside",
+    /// It is durable; nothing was sent.
+    DeliveryClaimAfter = "delivery.claim.after",
+    /// The message is about to be sent.
+    DeliverySendBefore = "delivery.send.before",
+    /// It is noted that sending begins.
+    DeliverySendInside = "delivery.send.inside",
+    /// The other side has answered, or has not; nothing of it is recorded.
+    DeliverySendAfter = "delivery.send.after",
+    /// The end of the claim is about to be handed in.
+    DeliveryReceiptBefore = "delivery.receipt.before",
+    /// It was handed in; its answer is not known yet.
+    DeliveryReceiptInside = "delivery.receipt.inside",
+    /// It is durable.
+    DeliveryReceiptAfter = "delivery.receipt.after",
 }
 
 impl KillPoint {
@@ -85,9 +103,10 @@ impl KillPoint {
         Self::ALL.iter().copied().find(|point| point.as_str() == name)
     }
 
-    /// Says whether only a service that deals with others passes it: one that asks models.
+    /// Says whether only a service that deals with others passes it: one that asks models, or sends
+    /// what they say.
     pub fn needs_others(self) -> bool {
-        self.as_str().starts_with("broker.")
+        ["broker.", "delivery."].iter().any(|family| self.as_str().starts_with(family))
     }
 }
 

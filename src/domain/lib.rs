@@ -12,6 +12,7 @@ pub mod content;
 pub mod contract;
 pub mod conversation;
 pub mod declaration;
+pub mod dispatch;
 pub mod event;
 pub mod hash;
 pub mod help;

@@ -20,14 +20,14 @@ use std::sync::Arc;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
-use thoughtstream_domain::id::{EventId, SourceId, TypeName, TypeRef};
+use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeName, TypeRef};
 
 use crate::codec::be64;
 use crate::names::NameKind;
 use crate::record::{self, Facts, Stored};
 use crate::rows::{At, Pair, RowError};
 use crate::store::Shared;
-use crate::tables::{Table, bucket, key, position_key, short_id};
+use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id};
 use crate::writer::Head;
 
 /// The most rows of one page, whatever the caller asks for: it bounds memory and how long pages stay pinned.
@@ -202,6 +202,29 @@ impl Reader {
             let Some(position) = view.position_of(id)? else { return Ok(None) };
             let stored = view.stored(&view.table(Table::Events)?, position)?;
             Ok(stored.map(|stored| stored.event).filter(|event| event.id == *id))
+        })
+    }
+
+    /// Returns the event of this type in this source under this key. Costs one look, however long the log is.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn event_under(
+        &self,
+        source: &SourceId,
+        kind: &TypeName,
+        key: &IdempotencyKey,
+    ) -> Result<Option<Event>, RowError> {
+        let names = &self.shared.names;
+        let source_number = names.number(NameKind::Source, source.as_str());
+        let kind_number = names.number(NameKind::Type, kind.as_str());
+        let Some((source_number, kind_number)) = source_number.zip(kind_number) else { return Ok(None) };
+        self.view(|view| {
+            let at = idempotency_key(source_number, kind_number, key.as_str());
+            let Some(found) = view.get(Table::Keys, &at)? else { return Ok(None) };
+            let position = be64(&found).at(Table::Keys, source)?;
+            let stored = view.stored(&view.table(Table::Events)?, position)?;
+            Ok(stored.map(|stored| stored.event).filter(|event| event.source == *source && event.key == *key))
         })
     }
 

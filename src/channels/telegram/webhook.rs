@@ -59,7 +59,7 @@ pub enum Taken {
 /// Takes updates, one at a time or many.
 pub trait Sink: Send + Sync + 'static {
     /// Makes an update durable.
-    fn take(&self, update: Bytes) -> impl Future<Output = Taken> + Send;
+    fn take(&self, update: &[u8]) -> impl Future<Output = Taken> + Send;
 
     /// Hears that somebody came without the secret.
     fn refused(&self);
@@ -146,7 +146,7 @@ fn knows(secret: &Sha256Hash, headers: &HeaderMap) -> bool {
 }
 
 async fn told<S: Sink>(State(gate): State<Arc<Gate<S>>>, body: Bytes) -> StatusCode {
-    match gate.sink.take(body).await {
+    match gate.sink.take(&body).await {
         Taken::Durable => StatusCode::OK,
         Taken::Later => StatusCode::SERVICE_UNAVAILABLE,
     }

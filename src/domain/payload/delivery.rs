@@ -156,6 +156,8 @@ delivery_payload!(
         units: u32,
         /// The number of the service's start that claims.
         incarnation: u64,
+        /// The number of the dispatcher's start within it.
+        holder: u32,
     }
 );
 delivery_payload!(

@@ -3,7 +3,7 @@ use thoughtstream_domain::payload::telegram::{
     ImageArtifact, MessageText, RejectedAttachment, TelegramCorrection, TelegramMessage,
 };
 
-use super::super::message::Finished;
+use super::super::message::{Draft, Finished};
 use super::*;
 
 fn rules() -> Rules {
@@ -28,32 +28,29 @@ fn message(members: Value) -> Value {
     json!({ "update_id": 501, "message": message })
 }
 
+fn drafted(update: &Value) -> Draft {
+    let Observed::Message(draft) = read(update).observed else { panic!("{update}") };
+    *draft
+}
+
 fn said(update: &Value) -> TelegramMessage {
-    match read(update).observed {
-        Observed::Message(draft) if draft.wanted.is_empty() => match draft.finish(Vec::new()) {
-            Finished::Message(message) => message,
-            Finished::Nonconversation(evidence) => panic!("{evidence:?}"),
-        },
-        other => panic!("{other:?}"),
-    }
+    let draft = drafted(update);
+    assert!(draft.wanted.is_empty());
+    let Finished::Message(message) = draft.finish(Vec::new()) else { panic!("{update}") };
+    message
 }
 
 fn refused(update: &Value) -> TelegramNonconversation {
-    match read(update).observed {
-        Observed::Nonconversation(evidence) => evidence,
-        Observed::Message(draft) => match draft.finish(Vec::new()) {
-            Finished::Nonconversation(evidence) => evidence,
-            Finished::Message(message) => panic!("{message:?}"),
-        },
-        other => panic!("{other:?}"),
+    if let Observed::Nonconversation(evidence) = read(update).observed {
+        return evidence;
     }
+    let Finished::Nonconversation(evidence) = drafted(update).finish(Vec::new()) else { panic!("{update}") };
+    evidence
 }
 
 fn corrected(update: &Value) -> TelegramCorrection {
-    match read(update).observed {
-        Observed::Correction(correction) => correction,
-        other => panic!("{other:?}"),
-    }
+    let Observed::Correction(correction) = read(update).observed else { panic!("{update}") };
+    correction
 }
 
 #[test]
@@ -198,10 +195,7 @@ fn the_largest_size_of_a_photo_is_the_photo() {
 #[test]
 fn an_image_alone_is_conversation_only_if_it_is_verified() {
     let photo = message(json!({ "photo": [{ "file_id": "f" }] }));
-    let draft = || match read(&photo).observed {
-        Observed::Message(draft) => draft,
-        other => panic!("{other:?}"),
-    };
+    let draft = || drafted(&photo);
     let image = ImageArtifact::of(&[0xff, 0xd8, 0xff, 0xe0]).unwrap();
     let Finished::Message(message) = draft().finish(vec![Ok(image.clone())]) else { panic!() };
     assert_eq!((message.text, message.images), (MessageText::new(String::new()), vec![image]));

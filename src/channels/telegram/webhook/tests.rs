@@ -11,7 +11,7 @@ struct Noted {
 }
 
 impl Sink for Noted {
-    async fn take(&self, update: Bytes) -> Taken {
+    async fn take(&self, update: &[u8]) -> Taken {
         if self.full.load(Ordering::SeqCst) {
             return Taken::Later;
         }

@@ -1,0 +1,159 @@
+//! Asking for updates: in order, and beyond one only when it is durable.
+
+use std::time::Duration;
+
+use thoughtstream_channels::telegram::client::Client;
+use thoughtstream_channels::telegram::trouble::Trouble;
+use thoughtstream_domain::commit::Commit;
+use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
+use thoughtstream_domain::id::{IdempotencyKey, SourceId};
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::system;
+
+use super::TelegramBotArgs;
+use super::take::{Patience, Taken, Taker};
+use crate::clock::JitterSource;
+use crate::killpoint::KillSite;
+use crate::supervisor::{Detail, Fault, ReasonCode};
+
+const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
+const LISTENING: ReasonCode = ReasonCode::new("listening");
+const STORING: ReasonCode = ReasonCode::new("storing");
+
+/// How many updates are asked for at a time: as many as the API gives.
+const UPDATES_MAX: u8 = 100;
+
+/// How long to wait when updates come that name no id: they cannot be confirmed and come again at once.
+const UNNAMED_WAIT: Duration = Duration::from_secs(5);
+
+/// From how many failures on a trouble is an incident: one lost connection is none.
+const INCIDENT_AFTER: u32 = 3;
+
+/// Asks until something goes wrong that only a new start can mend.
+pub(super) async fn keep_polling(args: TelegramBotArgs, site: KillSite, wait: Duration) -> Fault {
+    let client = match args.spec.api.client() {
+        Ok(client) => client,
+        Err(code) => return Fault(ReasonCode::new(code)),
+    };
+    let seed = args.incarnation ^ u64::try_from(args.clock.now().as_millis()).unwrap_or_default();
+    let taker = Taker::new(args.clone(), site, client.clone());
+    let jitter = JitterSource::seeded(seed);
+    let mut polling =
+        Polling { args, client, taker, wait, jitter, offset: None, failures: 0, trouble: None, looks: 0 };
+    loop {
+        if let Err(fault) = polling.once().await {
+            return fault;
+        }
+    }
+}
+
+struct Polling {
+    args: TelegramBotArgs,
+    client: Client,
+    taker: Taker,
+    wait: Duration,
+    jitter: JitterSource,
+    /// The first update that is not confirmed; none is before the first look, which brings all that wait.
+    offset: Option<i64>,
+    failures: u32,
+    /// What is wrong, and whether it was recorded as an incident.
+    trouble: Option<(Trouble, bool)>,
+    looks: u64,
+}
+
+impl Polling {
+    async fn once(&mut self) -> Result<(), Fault> {
+        self.looks += 1;
+        let limit = match self.trouble {
+            // One at a time: a hundred may be more than is read.
+            Some((Trouble::TooLarge, _)) => 1,
+            Some(_) | None => UPDATES_MAX,
+        };
+        let updates = match self.client.updates(self.offset, limit, self.wait).await {
+            Ok(updates) => updates,
+            Err(error) => return self.suffer(Trouble::of(&error)).await,
+        };
+        self.recover().await?;
+        let before = self.offset;
+        if !updates.0.is_empty() {
+            self.args.status.note(Some(STORING));
+        }
+        for update in &updates.0 {
+            let taken = self.taker.take(update.get().as_bytes(), Patience::Waits).await?;
+            if let Taken::Durable(Some(id)) = taken {
+                // The page is confirmed as a whole, by the next look: out of order is as good as in order.
+                self.offset = self.offset.max(id.get().checked_add(1));
+            }
+        }
+        self.args.status.note(Some(LISTENING));
+        if !updates.0.is_empty() && self.offset == before {
+            tokio::time::sleep(UNNAMED_WAIT).await;
+        }
+        Ok(())
+    }
+
+    /// Says what is wrong, once, and waits.
+    async fn suffer(&mut self, trouble: Trouble) -> Result<(), Fault> {
+        let same = self.trouble.filter(|(before, _)| before.code() == trouble.code());
+        if same.is_none() {
+            self.end_incident().await?;
+            self.failures = 0;
+            tracing::warn!(source = %self.args.spec.source, code = trouble.code(), "telegram.trouble");
+        }
+        self.failures += 1;
+        let mut recorded = same.is_some_and(|(_, recorded)| recorded);
+        if !recorded && self.failures >= INCIDENT_AFTER {
+            self.incident(trouble, false).await?;
+            recorded = true;
+        }
+        self.trouble = Some((trouble, recorded));
+        let wait = trouble.wait(self.failures, self.jitter.next().0);
+        let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        let until = self.args.clock.now().plus_millis(millis);
+        self.args.status.tell(Some(ReasonCode::new(trouble.code())), |details| {
+            details.insert("failures", Detail::Count(u64::from(self.failures)));
+            details.insert("until", Detail::At(until));
+        });
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    /// Notes that a look succeeded.
+    async fn recover(&mut self) -> Result<(), Fault> {
+        if self.trouble.is_some() {
+            tracing::info!(source = %self.args.spec.source, failures = self.failures, "telegram.recovered");
+            self.end_incident().await?;
+        }
+        self.failures = 0;
+        self.args.status.tell(Some(LISTENING), |details| {
+            details.remove("failures");
+            details.remove("until");
+        });
+        Ok(())
+    }
+
+    async fn end_incident(&mut self) -> Result<(), Fault> {
+        match self.trouble.take() {
+            Some((trouble, true)) => self.incident(trouble, true).await,
+            Some((_, false)) | None => Ok(()),
+        }
+    }
+
+    /// Records an incident, once at its beginning and once at its end.
+    async fn incident(&self, trouble: Trouble, over: bool) -> Result<(), Fault> {
+        let source = &self.args.spec.source;
+        let now = self.args.clock.now().as_millis();
+        let key = format!("{}/{source}/{}/{}/{now}", self.args.incarnation, trouble.code(), self.looks);
+        let Ok(key) = IdempotencyKey::parse(&key) else { return Ok(()) };
+        let actor = EventActor::ours(ActorKind::Producer, source.as_str());
+        let envelope = Envelope::new(SourceId::supervision(), key, self.args.spec.privacy, actor);
+        let payload = system::Incident {
+            subject: source.to_string(),
+            code: trouble.code().to_owned(),
+            detail: Some(format!("{} looks failed", self.failures)),
+            over,
+        };
+        let commit = Commit { appends: vec![payload.candidate(envelope)], ..Commit::default() };
+        self.args.log.commit(commit).await.map(drop).map_err(|_| Fault(CLOSED))
+    }
+}
