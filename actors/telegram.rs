@@ -207,3 +207,6 @@ pub fn children(service: &ServiceHandle, bots: Vec<BotSpec>) -> Vec<ChildSpec> {
     }
     children
 }
+
+#[cfg(test)]
+mod tests;

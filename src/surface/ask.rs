@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, RunId, SourceId};
+use thoughtstream_domain::id::{ConsumerId, DeliveryId, EventId, IdempotencyKey, RunId, SourceId};
+use thoughtstream_domain::payload::delivery::Reconciled;
 use thoughtstream_domain::privacy::Privacy;
 
 use crate::copies::Form;
@@ -147,6 +148,18 @@ pub enum Ask {
     Registered,
     /// Judgments of outputs that pass a filter.
     Judgments(JudgmentFilter),
+    /// Deliveries, the latest first.
+    Deliveries {
+        /// Only those in one of these states; empty for all.
+        states: Vec<String>,
+        /// At most this many of each bot.
+        limit: u32,
+    },
+    /// One delivery with its events.
+    Delivery {
+        /// Its id.
+        id: DeliveryId,
+    },
 }
 
 /// Says which events are meant.
@@ -261,6 +274,13 @@ pub enum Operate {
         event: EventId,
         /// Why, in the person's words.
         reason: String,
+    },
+    /// Say what became of a delivery whose end nobody knows, or have one sent again.
+    Reconcile {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// The decision.
+        decision: Reconciled,
     },
     /// Read the declarations again, all or nothing.
     Reload,

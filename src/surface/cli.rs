@@ -94,6 +94,9 @@ pub enum Command {
     /// List sources, and move watched folders
     #[command(subcommand)]
     Source(command::source::SourceCommand),
+    /// List and show what was sent out, and say what became of what nobody knows
+    #[command(subcommand)]
+    Delivery(command::delivery::DeliveryCommand),
     /// Copy the log into a new file while it is in use; the copy is verified
     Backup(command::copying::CopyArgs),
     /// Make a new log from a backup; every consumer is paused
@@ -184,6 +187,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Consumer(args) => command::consumer::run(args, &session()?, out),
         Command::Account(args) => command::account::run(args, &session()?, out),
         Command::Source(args) => command::source::run(args, &session()?, out),
+        Command::Delivery(args) => command::delivery::run(args, &session()?, out),
         Command::Backup(args) => command::copying::copy(Form::Backup, &args, &session()?, out),
         Command::Export(args) => command::copying::copy(Form::Export, &args, &session()?, out),
         Command::Restore(args) => command::copying::restored(&args, &session()?, out),

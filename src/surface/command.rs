@@ -8,6 +8,7 @@ pub mod context;
 pub mod contract;
 pub mod copying;
 pub mod declaration;
+pub mod delivery;
 pub mod demo;
 pub mod doctor;
 pub mod event;

@@ -1,6 +1,8 @@
-//! The configuration: what is watched and which models may be asked, read by the same strict YAML and with the same reports as declarations.
+//! The configuration: what is watched, which models may be asked and which bots there are, read by the same strict
+//! YAML and with the same reports as declarations.
 
 pub mod providers;
+pub mod telegram;
 
 use std::path::{Path, PathBuf};
 
@@ -44,11 +46,13 @@ pub struct Config {
     pub providers: Vec<Profile>,
     /// How long open work may take to finish when the service is told to stop, in milliseconds.
     pub drain_ms: u64,
+    /// The Telegram bots, in order of the file.
+    pub bots: Vec<telegram::Bot>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { folders: Vec::new(), providers: Vec::new(), drain_ms: DRAIN_MS }
+        Self { folders: Vec::new(), providers: Vec::new(), drain_ms: DRAIN_MS, bots: Vec::new() }
     }
 }
 
@@ -131,6 +135,11 @@ const CONFIG: Shape = Shape::Map(&[
         "how long open work may take to finish when the service is told to stop",
         Shape::Duration { min_ms: 100, max_ms: 600_000 },
     ),
+    Key::optional(
+        "telegram",
+        "the Telegram bots to listen to and to answer through",
+        Shape::List { of: &Shape::Map(&telegram::BOT), min: 0, max: telegram::BOTS_MAX },
+    ),
 ]);
 
 /// Returns the JSON Schema of a configuration, for editors.
@@ -182,7 +191,8 @@ impl Reader<'_> {
         }
         let providers = providers::read(root, self.source, self.problems);
         let drain_ms = root.get("drain").and_then(Node::text).and_then(duration_ms).unwrap_or(DRAIN_MS);
-        if sound { Config { folders, providers, drain_ms } } else { Config::default() }
+        let bots = telegram::read(root, self.source, self.problems);
+        if sound { Config { folders, providers, drain_ms, bots } } else { Config::default() }
     }
 
     fn folder(&mut self, item: &Node) -> Option<Folder> {

@@ -219,7 +219,10 @@ impl ServiceDesk {
                 self.tell(consumer).await?;
                 self.say(reply, &done).await
             }
-            Operate::Redact { .. } | Operate::Judge(_) | Operate::Retract { .. } => {
+            Operate::Redact { .. }
+            | Operate::Judge(_)
+            | Operate::Retract { .. }
+            | Operate::Reconcile { .. } => {
                 let done = self.decide(operation.clone(), peer).await?;
                 self.say(reply, &done).await
             }

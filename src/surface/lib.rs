@@ -5,6 +5,7 @@
 mod apart;
 pub mod ask;
 pub mod bench;
+mod bots;
 pub mod cells;
 pub mod chance;
 pub mod cli;

@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::dispatch::reconcile;
 use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState};
 use thoughtstream_domain::operate as decide;
+use thoughtstream_domain::payload::delivery::Reconciled;
 use thoughtstream_domain::payload::system::Operator;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{Reader, Store};
@@ -148,6 +150,18 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
         }
         Operate::TrainingExport { .. } => {
             Err(Failure::new(Exit::Bug, "operate.training-export", "an export is no decision"))
+        }
+        Operate::Reconcile { delivery, decision } => {
+            let events = crate::query::deliveries::events(reader, delivery)?;
+            let latest = events.last().ok_or_else(|| unknown("delivery", delivery))?;
+            let commit = reconcile(latest, *decision, operator, now, key)
+                .map_err(|error| Failure::of(Exit::Refused, "delivery.decided", &error))?;
+            let word = match decision {
+                Reconciled::Confirmed => "confirmed",
+                Reconciled::Resend => "queued again",
+                Reconciled::Abandoned => "abandoned",
+            };
+            Ok(made(word, delivery, Some(commit)))
         }
         Operate::Copy { .. } => Err(Failure::new(Exit::Bug, "operate.copy", "a copy is no decision")),
         Operate::Restart { .. }

@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod behind;
 pub mod consumers;
 pub mod context;
+pub mod deliveries;
 pub mod events;
 pub mod explain;
 pub mod inbox;
@@ -124,6 +125,8 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Accounts => accounts::list(look)?.iter().try_for_each(|account| put(sink, account)),
         Ask::Account { account } => put(sink, &accounts::show(look, account)?),
         Ask::Simulate { account, calls } => put(sink, &accounts::simulate(look, account, *calls)?),
+        Ask::Deliveries { states, limit } => deliveries::list(look.reader, states, *limit, sink),
+        Ask::Delivery { id } => put(sink, &deliveries::one(look.reader, id)?),
         Ask::Registered => look.reader.registered_all()?.iter().try_for_each(|row| put(sink, row)),
         Ask::Judgments(filter) => judgments::list(look.reader, filter, sink),
         Ask::Explain { consumer, version, event } => {

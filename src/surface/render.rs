@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod consumers;
 pub mod context;
+pub mod deliveries;
 pub mod events;
 pub mod explain;
 pub mod inbox;

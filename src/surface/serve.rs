@@ -29,6 +29,7 @@ use thoughtstream_effects::{notify, os};
 use thoughtstream_store::Options;
 use tokio_util::sync::CancellationToken;
 
+use crate::bots;
 use crate::cells;
 use crate::client::{COMING, LOCK, lock_failure};
 use crate::command::asking::{open_failure, open_to_read};
@@ -215,9 +216,12 @@ fn arguments(
     let watched = loaded.config.folders.iter();
     let folders: BTreeMap<_, _> = watched.map(|folder| (folder.source.clone(), identity(folder))).collect();
     let cells = Cells::new(cells::place(&data, &environment));
+    let bots = bots::specs(&loaded.config, &session.places.config);
     let extra = move |service: &ServiceHandle| {
+        // Stopped against this order: the doors first, and the log writer last.
+        let mut children = thoughtstream_actors::telegram::children(service, bots);
         let service = service.clone();
-        vec![keeper::child(doors, our_uid, move |closing| ServiceDesk {
+        children.push(keeper::child(doors, our_uid, move |closing| ServiceDesk {
             service: service.clone(),
             since,
             places: places.clone(),
@@ -225,7 +229,8 @@ fn arguments(
             closing,
             ready: told.ready.clone(),
             stop: told.stop.clone(),
-        })]
+        }));
+        children
     };
     let brokers = Brokers::new(
         loaded.config.providers.iter().cloned(),

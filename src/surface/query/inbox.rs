@@ -40,6 +40,8 @@ pub enum Kind {
     ServicePaused,
     /// An actor that is no consumer ended too often.
     ActorQuarantined,
+    /// A message was sent, and nobody knows whether it arrived.
+    DeliveryUnconfirmed,
 }
 
 impl Kind {
@@ -56,6 +58,7 @@ impl Kind {
             Self::Incident => "incident",
             Self::ServicePaused => "service-paused",
             Self::ActorQuarantined => "actor-quarantined",
+            Self::DeliveryUnconfirmed => "delivery-unconfirmed",
         }
     }
 }
@@ -87,6 +90,7 @@ pub fn inbox(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     controls(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;
     incidents(look.reader, &mut found)?;
+    super::deliveries::waiting(look.reader, &mut found)?;
     found.sort_by(|one, other| (one.since, one.kind, &one.id).cmp(&(other.since, other.kind, &other.id)));
     Ok(found)
 }

@@ -1,0 +1,242 @@
+//! What goes out: once, in order, and with its end written down.
+
+use serde_json::{Value, json};
+use thoughtstream_channels::rehearsal::Manner;
+use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::dispatch::{self, Standing};
+use thoughtstream_domain::event::{Actor as EventActor, Envelope};
+use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::IdempotencyKey;
+use thoughtstream_domain::lifecycle::{Execution, Frame, Output};
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::delivery::{DeliveryDelivered, Reconciled};
+use thoughtstream_domain::payload::note::Note;
+use thoughtstream_domain::payload::output::MessageObservation;
+use thoughtstream_domain::payload::run::RunStamp;
+use thoughtstream_domain::payload::system::Operator;
+use thoughtstream_domain::time::Timestamp;
+
+use super::*;
+use crate::killpoint::{KillAction, KillPoint, Trap};
+
+const BOT: &str = "telegram:garden";
+const DELIVERIES: &str = "delivery:garden";
+
+async fn written(service: &Service, commit: Commit) {
+    let verdict = service.handle().0.log.commit(commit).await.unwrap();
+    assert!(matches!(verdict, Verdict::Committed(_)), "{verdict:?}");
+}
+
+/// Completes a run of `agent` on `trigger` that says `said`, as a consumer would.
+async fn complete(service: &Service, agent: &str, trigger: &Event, said: Value) {
+    let now = Timestamp::from_millis(1);
+    let frame = Frame {
+        consumer: consumer(agent),
+        fingerprint: Sha256Hash::of(b"declaration"),
+        privacy_floor: Privacy::Sensitive,
+        incarnation: service.handle().incarnation(),
+        now,
+    };
+    let mut execution = Execution::fix(&frame, std::slice::from_ref(trigger));
+    let opened = execution.open(&frame, 0);
+    let stamp: RunStamp = {
+        let started: Value = serde_json::from_slice(opened.appends[1].payload().reveal()).unwrap();
+        serde_json::from_value(started["stamp"].clone()).unwrap()
+    };
+    written(service, opened).await;
+    let output = json!({
+        "stamp": stamp, "contract": "stream.thought.output.observation@1", "contractHash": Sha256Hash::of(b"c"),
+        "mode": "conversation-text", "snapshot": Sha256Hash::of(b"s"),
+        "provenance": { "provider": "p", "model": "m" }, "observation": said,
+    });
+    let output = Output { kind: MessageObservation::kind(), payload: output, address: None };
+    let settled = execution.complete(&frame, now, &service.handle().registry(), vec![output]).unwrap();
+    written(service, settled).await;
+}
+
+fn reply(text: &str) -> Value {
+    json!({ "summary": text, "tags": ["conversation"], "importance": "normal", "confidence": 0.5 })
+}
+
+/// Lets Ada write, and an answer be settled.
+async fn answered(bench: &Bench, service: &Service, text: &str) {
+    let before = events(service, BOT, "message").len();
+    bench.telegram.say(ADA, ADA, "a question");
+    let messages = until(service, BOT, "message", before + 1).await;
+    complete(service, "talk", messages.last().unwrap(), reply(text)).await;
+}
+
+fn standing(service: &Service) -> Vec<&'static str> {
+    let events = events(service, DELIVERIES, "");
+    events.iter().map(|event| dispatch::read(event).unwrap().1.as_str()).collect()
+}
+
+fn sent(bench: &Bench) -> Vec<String> {
+    let sent = bench.telegram.sent_messages();
+    assert!(sent.iter().all(|message| message.chat == ADA && message.parse_mode.is_none()));
+    sent.iter().map(|message| message.text.reveal().clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_arrive_once_in_order_as_they_are_and_with_a_receipt() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    let texts = ["a lone *, a ` and [x](", "second", "שלום \u{202e}🌱", &"x".repeat(4096)];
+    for text in texts {
+        answered(&bench, &service, text).await;
+    }
+    let receipts = until(&service, DELIVERIES, "delivered", texts.len()).await;
+    assert_eq!(sent(&bench), texts);
+    let messages = events(&service, BOT, "message");
+    for (receipt, message) in receipts.iter().zip(&messages) {
+        let delivered: DeliveryDelivered = receipt.payload_as().unwrap();
+        assert_eq!(delivered.binding.root, message.id);
+        assert_eq!(delivered.binding.sender, Some(SenderId::new(ADA)));
+        assert!(delivered.message.is_some() && receipt.root == message.id);
+    }
+    bench.stop(service).await;
+    // Nothing is sent again by another start.
+    let service = bench.start().await;
+    answered(&bench, &service, "last").await;
+    until(&service, DELIVERIES, "delivered", texts.len() + 1).await;
+    assert_eq!(sent(&bench).len(), texts.len() + 1);
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_configured_proposal_takes_attention() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    let mut notes = Vec::new();
+    for number in 0..3 {
+        let note = Note { text: "frost".to_owned(), title: None, tags: Vec::new() };
+        let key = IdempotencyKey::parse(&format!("note-{number}")).unwrap();
+        let actor = EventActor::ours(ActorKind::Person, "uid:1");
+        let candidate = note.candidate(Envelope::new(source("notes:garden"), key, Privacy::Private, actor));
+        written(&service, Commit { appends: vec![candidate], ..Commit::default() }).await;
+        notes.push(events(&service, "notes:garden", "").pop().unwrap());
+    }
+    let asking = json!({
+        "summary": "cover the seedlings", "tags": ["notify-ada"], "importance": "high", "confidence": 0.9,
+        "recommendation": { "target": "ada-telegram", "reason": "frost", "proposedAction": "notify" },
+    });
+    let mut quiet = asking.clone();
+    quiet["importance"] = "normal".into();
+    complete(&service, "watch", &notes[0], quiet).await;
+    // One who answers does not propose.
+    complete(&service, "talk", &notes[1], asking.clone()).await;
+    complete(&service, "watch", &notes[2], asking).await;
+    until(&service, DELIVERIES, "delivered", 1).await;
+    assert_eq!(sent(&bench), ["cover the seedlings"]);
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_taken_is_tried_again_and_what_was_refused_is_not() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    bench.refuse("sendMessage", 429, Some(1), 1);
+    answered(&bench, &service, "patience").await;
+    answered(&bench, &service, "behind it").await;
+    until(&service, DELIVERIES, "delivered", 2).await;
+    assert_eq!(sent(&bench), ["patience", "behind it"], "what is behind it waits");
+    assert_eq!(standing(&service)[..4], ["claimed", "waiting", "claimed", "delivered"]);
+    bench.refuse("sendMessage", 400, None, 1);
+    answered(&bench, &service, "cannot be parsed").await;
+    let failed = until(&service, DELIVERIES, "failed", 2).await;
+    assert!(matches!(dispatch::read(&failed[1]).unwrap().1, Standing::Failed { .. }));
+    answered(&bench, &service, "goes on").await;
+    until(&service, DELIVERIES, "delivered", 3).await;
+    assert_eq!(sent(&bench), ["patience", "behind it", "goes on"]);
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_knows_waits_for_a_person() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    bench.refuse("sendMessage", 500, None, 1);
+    answered(&bench, &service, "perhaps").await;
+    let unconfirmed = until(&service, DELIVERIES, "unconfirmed", 1).await;
+    answered(&bench, &service, "next").await;
+    until(&service, DELIVERIES, "delivered", 1).await;
+    assert_eq!(sent(&bench), ["next"], "it is not sent again by itself");
+    let operator = Operator { uid: 1, pid: 2, tty: None };
+    let decide = |key: &str| {
+        let key = IdempotencyKey::parse(key).unwrap();
+        let now = Timestamp::from_millis(5);
+        dispatch::reconcile(&unconfirmed[0], Reconciled::Resend, operator.clone(), now, key).unwrap()
+    };
+    written(&service, decide("decision/1")).await;
+    until(&service, DELIVERIES, "delivered", 2).await;
+    assert_eq!(sent(&bench), ["next", "perhaps"]);
+    // A second word on the same matter comes too late.
+    let again = service.handle().0.log.commit(decide("decision/2")).await.unwrap();
+    assert!(matches!(again, Verdict::Conflict(_) | Verdict::Refused(_)), "{again:?}");
+    assert_eq!(sent(&bench).len(), 2);
+    bench.stop(service).await;
+}
+
+fn delivery_points() -> Vec<KillPoint> {
+    KillPoint::ALL.iter().copied().filter(|point| point.as_str().starts_with("delivery.")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dispatcher_that_dies_at_any_point_never_delivers_twice() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    let mut turn = 0;
+    for point in delivery_points() {
+        for action in [KillAction::KillActor, KillAction::Panic, KillAction::Fail] {
+            turn += 1;
+            let (text, before) = (format!("answer {turn}"), standing(&service));
+            let ended = |word: &&str| ["delivered", "unconfirmed"].contains(word);
+            let ends = before.iter().filter(|word| ended(word)).count();
+            let trap = bench.points.arm(Trap::new(point, action)).unwrap();
+            answered(&bench, &service, &text).await;
+            bench.points.sprung(trap).await;
+            let mut head = service.handle().head();
+            while standing(&service).iter().filter(|word| ended(word)).count() == ends {
+                head.changed().await.unwrap();
+            }
+            let end = *standing(&service).iter().rev().find(|word| ended(word)).unwrap();
+            let arrived = sent(&bench).iter().filter(|sent| **sent == text).count();
+            let context = format!("{point} {action:?}: {end}, {arrived} arrived");
+            match point.as_str() {
+                // Nothing had begun, and that is known: it is sent after all.
+                "delivery.claim.before"
+                | "delivery.claim.inside"
+                | "delivery.claim.after"
+                | "delivery.send.before" => assert_eq!((end, arrived), ("delivered", 1), "{context}"),
+                "delivery.send.inside" => assert_eq!((end, arrived), ("unconfirmed", 0), "{context}"),
+                "delivery.send.after" | "delivery.receipt.before" => {
+                    assert_eq!((end, arrived), ("unconfirmed", 1), "{context}");
+                }
+                _ => assert_eq!(arrived, 1, "{context}"),
+            }
+        }
+    }
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_ends_while_a_message_is_on_its_way_leaves_it_to_a_person() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    let hold = Manner { hold: Some("answer".to_owned()), ..Manner::default() };
+    bench.telegram.add_telegram_rule(TelegramRule::bringing("held", "sendMessage", hold));
+    answered(&bench, &service, "on its way").await;
+    bench.telegram.until_held("answer", 1).await;
+    service.stop();
+    service.stop();
+    service.ended().await;
+    drop(service);
+    bench.telegram.release("answer");
+    let service = bench.start().await;
+    until(&service, DELIVERIES, "unconfirmed", 1).await;
+    answered(&bench, &service, "next").await;
+    until(&service, DELIVERIES, "delivered", 1).await;
+    let arrived = sent(&bench);
+    assert!(arrived.iter().filter(|text| *text == "on its way").count() <= 1, "{arrived:?}");
+    bench.stop(service).await;
+}

@@ -1,0 +1,54 @@
+//! The configured bots as the service runs them: each with its credentials, which are looked up when needed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thoughtstream_actors::dispatcher::DispatcherSpec;
+use thoughtstream_actors::telegram::{BotSpec, LONG_POLL, Mode};
+use thoughtstream_channels::credential::Credentials;
+use thoughtstream_channels::telegram::access::{BotApi, Credential};
+use thoughtstream_domain::provider::CredentialName;
+
+use crate::config::Config;
+use crate::config::telegram::Bot;
+
+/// Returns what the service runs for each configured bot; credentials lie where `config` says.
+#[must_use]
+pub fn specs(config: &Config, directory: &Path) -> Vec<BotSpec> {
+    let credentials = Credentials::of_process(directory);
+    config.bots.iter().map(|bot| spec(bot, &credentials)).collect()
+}
+
+fn spec(bot: &Bot, credentials: &Credentials) -> BotSpec {
+    let token = credential(credentials, bot.credential.clone(), bot.credential_variable.clone());
+    let api = BotApi { base: bot.api.clone(), credential: token };
+    let mode = match &bot.webhook {
+        Some((listen, secret)) => {
+            Mode::Webhook { listen: *listen, secret: credential(credentials, secret.clone(), None) }
+        }
+        None => Mode::Poll { wait: LONG_POLL },
+    };
+    let delivers = bot.delivers().then(|| DispatcherSpec {
+        routes: bot.routes.clone(),
+        velocity: bot.velocity,
+        api: api.clone(),
+    });
+    BotSpec {
+        source: bot.source.clone(),
+        api,
+        mode,
+        rules: bot.rules.clone(),
+        privacy: bot.privacy,
+        image_bytes_max: bot.image_bytes_max,
+        delivers,
+    }
+}
+
+fn credential(credentials: &Credentials, name: CredentialName, variable: Option<String>) -> Credential {
+    let credentials = credentials.clone();
+    Arc::new(move || match credentials.find(&name, variable.as_deref()) {
+        Ok(found) => Ok(found.secret),
+        Err(error) if error.is_unsafe() => Err("credential-unusable"),
+        Err(_) => Err("credential-missing"),
+    })
+}
