@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use thoughtstream_channels::telegram::access::BotApi;
-use thoughtstream_domain::dispatch::{Routes, Velocity};
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey, DeliveryId};
+use thoughtstream_domain::dispatch::{Routes, Velocity, dispatcher_progress};
+use thoughtstream_domain::id::{ConsumerKey, DeliveryId};
 use thoughtstream_store::Reader;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -47,13 +47,8 @@ pub struct DispatcherSpec {
 
 impl DispatcherSpec {
     /// Returns the name under which the log keeps how far this dispatcher has looked.
-    ///
-    /// # Panics
-    /// Never for a configured bot, whose name is a lower-case word that leaves room for the prefix.
-    #[must_use]
-    pub fn progress_name(&self) -> ConsumerKey {
-        let id = ConsumerId::parse(&format!("dispatcher-{}", self.routes.bot.name()));
-        ConsumerKey::new(id.expect("a configured bot's name is a short lower-case word"), 1)
+    fn progress_name(&self) -> ConsumerKey {
+        dispatcher_progress(&self.routes.bot)
     }
 }
 

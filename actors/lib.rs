@@ -8,6 +8,7 @@ pub mod cell;
 pub mod clock;
 pub mod consumer;
 pub mod dispatcher;
+pub mod feedback;
 pub mod hub;
 pub mod killpoint;
 pub mod log;

@@ -180,7 +180,8 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Declares the actors of the configured bots: each bot as a source, and its dispatcher if it delivers anything.
+/// Declares the actors of the configured bots: each bot as a source, and if it delivers anything its dispatcher and
+/// the reader of what people think of that.
 ///
 /// # Panics
 /// Never: a source's name makes a child's name.
@@ -188,7 +189,10 @@ impl Drop for AbortOnDrop {
 pub fn children(service: &ServiceHandle, bots: Vec<BotSpec>) -> Vec<ChildSpec> {
     let mut children = Vec::new();
     for mut bot in bots {
-        children.extend(bot.delivers.take().map(|delivers| crate::dispatcher::child(service, delivers)));
+        if let Some(delivers) = bot.delivers.take() {
+            children.push(crate::dispatcher::child(service, delivers));
+            children.push(crate::feedback::child(service, bot.source.clone()));
+        }
         let name = ChildName::parse(bot.source.as_str()).expect("a source is a child's name");
         let (service, spec) = (service.clone(), Arc::new(bot));
         children.push(ChildSpec::actor(name, "telegram-bot", move |context| {

@@ -105,35 +105,45 @@ impl Round {
         let recorded = finder.read().clone();
         let sends = JoinSet::new();
         let (claiming, ended) = (BTreeMap::new(), 0);
-        let mut round =
-            Self { args, sending, finder, deliveries, lanes, sends, claiming, recorded, ended, bell };
-        round.close_left_open().await?;
-        Ok(round)
+        Ok(Self { args, sending, finder, deliveries, lanes, sends, claiming, recorded, ended, bell })
     }
 
-    /// Ends the claims that an earlier dispatcher left: they may have been sent unless it is known that their
-    /// sending had not begun.
-    async fn close_left_open(&mut self) -> Result<(), Fault> {
-        for Open { binding, standing, latest, .. } in self.deliveries.open() {
-            let Standing::Claimed { incarnation, .. } = standing else { continue };
-            let here = *incarnation == self.args.incarnation;
-            let sent = if here && !self.args.begun.has_begun(binding.delivery, binding.claim) {
-                Sent::NotSent { code: "interrupted", retry_after: None }
-            } else {
-                Sent::Unknown { code: if here { "interrupted" } else { "service-ended" } }
-            };
-            let commit = dispatch::end(binding, latest, sent, self.args.clock.now());
-            self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
-            self.args.begun.forget(binding.delivery, binding.claim);
+    /// Reads what was recorded of deliveries, and ends the claims that an earlier dispatcher left.
+    ///
+    /// Those may have been sent, unless it is known that their sending had not begun. One may still land after this
+    /// dispatcher has started, since it was handed in before; its holder cannot begin any more.
+    async fn follow(&mut self) -> Result<(), Fault> {
+        let ours = (self.args.incarnation, self.sending.holder);
+        loop {
+            self.deliveries = find::follow(&self.args, std::mem::take(&mut self.deliveries)).await?;
+            let mut ended = false;
+            for Open { binding, standing, latest, .. } in self.deliveries.open() {
+                let Standing::Claimed { incarnation, holder } = *standing else { continue };
+                if (incarnation, holder) == ours {
+                    continue;
+                }
+                let here = incarnation == self.args.incarnation;
+                let sent = if here && !self.args.begun.has_begun(binding.delivery, binding.claim) {
+                    Sent::NotSent { code: "interrupted", retry_after: None }
+                } else {
+                    Sent::Unknown { code: if here { "interrupted" } else { "service-ended" } }
+                };
+                let commit = dispatch::end(binding, latest, sent, self.args.clock.now());
+                self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
+                self.args.begun.forget(binding.delivery, binding.claim);
+                ended = true;
+            }
+            if !ended {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Reads what is new, starts what may go, and says when to look again.
     async fn look(&mut self, nudges: &Nudges) -> Result<Option<Timestamp>, Fault> {
         // What moves from here on rings again.
         drop(self.bell.take());
-        self.deliveries = find::follow(&self.args, std::mem::take(&mut self.deliveries)).await?;
+        self.follow().await?;
         self.take_up();
         while self.lanes.waiting() < WAITING_MAX {
             let (found, more) = self.finder.candidates().await?;
@@ -248,7 +258,7 @@ impl Round {
         self.args.status.settled();
         self.ended += 1;
         self.claiming.remove(&item.binding.delivery);
-        self.deliveries = find::follow(&self.args, std::mem::take(&mut self.deliveries)).await?;
+        self.follow().await?;
         self.lanes.done(item.binding.chat);
         if let Some(Open { standing: Standing::Waiting { at, .. }, binding, .. }) =
             self.deliveries.get(&item.binding.delivery)

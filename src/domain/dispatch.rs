@@ -16,7 +16,7 @@ use crate::commit::{Commit, Precondition};
 use crate::contract::{Importance, Observation};
 use crate::event::{Actor, ActorKind, Envelope, Event, Parent};
 use crate::hash::Sha256Hash;
-use crate::id::{ConsumerId, DeliveryId, SourceId};
+use crate::id::{ConsumerId, ConsumerKey, DeliveryId, SourceId};
 use crate::payload::TypedPayload;
 use crate::payload::delivery::{
     self, AfterFailed, DeliveryBinding, DeliveryClaimed, DeliveryDelivered, DeliveryFailed,
@@ -39,6 +39,38 @@ pub const NOTIFY: &str = "notify";
 /// How often a message that was not sent is tried, and when: for about an hour, then a person is told.
 pub const NOT_SENT: RetryPolicy =
     RetryPolicy { attempts: 20, first_ms: 1_000, max_ms: 300_000, exhausted: Exhausted::Hold };
+
+/// What the names begin with under which the log keeps how far those have looked that declare no consumer.
+const PROGRESS_NAMES: [&str; 2] = ["dispatcher-", "feedback-"];
+
+/// Returns the name under which the log keeps how far the dispatcher of a bot has looked.
+///
+/// # Panics
+/// Never for a configured bot, whose name is a lower-case word that leaves room for the prefix.
+#[must_use]
+pub fn dispatcher_progress(bot: &SourceId) -> ConsumerKey {
+    progress_name(PROGRESS_NAMES[0], bot)
+}
+
+/// Returns the name under which the log keeps how far the feedback of a bot was read.
+///
+/// # Panics
+/// Never for a configured bot, whose name is a lower-case word that leaves room for the prefix.
+#[must_use]
+pub fn feedback_progress(bot: &SourceId) -> ConsumerKey {
+    progress_name(PROGRESS_NAMES[1], bot)
+}
+
+fn progress_name(prefix: &str, bot: &SourceId) -> ConsumerKey {
+    let id = ConsumerId::parse(&format!("{prefix}{}", bot.name()));
+    ConsumerKey::new(id.expect("a configured bot's name is a short lower-case word"), 1)
+}
+
+/// Says whether a name may be one of those: a declaration that has it is registered as well.
+#[must_use]
+pub fn is_progress_name(consumer: &ConsumerKey) -> bool {
+    PROGRESS_NAMES.iter().any(|prefix| consumer.id.as_str().starts_with(prefix))
+}
 
 /// Says which outputs one bot carries, and to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]

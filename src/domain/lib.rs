@@ -14,6 +14,7 @@ pub mod conversation;
 pub mod declaration;
 pub mod dispatch;
 pub mod event;
+pub mod feedback;
 pub mod hash;
 pub mod help;
 pub mod id;

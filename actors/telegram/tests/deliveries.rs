@@ -1,7 +1,7 @@
 //! What goes out: once, in order, and with its end written down.
 
 use serde_json::{Value, json};
-use thoughtstream_channels::rehearsal::Manner;
+use thoughtstream_channels::rehearsal::{Item, Manner, Message, MessageRef, Scripted};
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::dispatch::{self, Standing};
 use thoughtstream_domain::event::{Actor as EventActor, Envelope};
@@ -10,6 +10,7 @@ use thoughtstream_domain::id::IdempotencyKey;
 use thoughtstream_domain::lifecycle::{Execution, Frame, Output};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::delivery::{DeliveryDelivered, Reconciled};
+use thoughtstream_domain::payload::judgment::{Opinion, TrainingExample};
 use thoughtstream_domain::payload::note::Note;
 use thoughtstream_domain::payload::output::MessageObservation;
 use thoughtstream_domain::payload::run::RunStamp;
@@ -174,6 +175,50 @@ async fn what_nobody_knows_waits_for_a_person() {
     let again = service.handle().0.log.commit(decide("decision/2")).await.unwrap();
     assert!(matches!(again, Verdict::Conflict(_) | Verdict::Refused(_)), "{again:?}");
     assert_eq!(sent(&bench).len(), 2);
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_person_thinks_of_a_reply_becomes_a_judgment() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    answered(&bench, &service, "four rows").await;
+    let receipt = until(&service, DELIVERIES, "delivered", 1).await.remove(0);
+    let thumb = |emoji: Option<&str>| Item::Reaction {
+        chat: ADA,
+        from: ADA,
+        message: MessageRef::LastReply,
+        emoji: emoji.map(str::to_owned),
+    };
+    let judgments = |service: &Service| -> Vec<TrainingExample> {
+        let found = events(service, "system:decisions", "training-example");
+        found.iter().map(|event| event.payload_as().unwrap()).collect()
+    };
+    bench.telegram.happen(&Scripted::new(thumb(Some("👎"))));
+    until(&service, "system:decisions", "training-example", 1).await;
+    let text = "/correct five rows".to_owned();
+    let bound = Message { reply_to: Some(MessageRef::LastReply), ..Message::text(ADA, ADA, text) };
+    bench.telegram.happen(&Scripted::new(Item::Message(bound)));
+    until(&service, "system:decisions", "training-example", 2).await;
+    // Neither the bare command nor one about somebody's own message judges anything.
+    bench.telegram.say(ADA, ADA, "/correct");
+    let own = Message { reply_to: Some(MessageRef::Number(1)), ..Message::text(ADA, ADA, "/correct x") };
+    bench.telegram.happen(&Scripted::new(Item::Message(own)));
+    until(&service, BOT, "correction", 3).await;
+    answered(&bench, &service, "another").await;
+    until(&service, DELIVERIES, "delivered", 2).await;
+    bench.telegram.happen(&Scripted::new(thumb(Some("👍"))));
+    until(&service, "system:decisions", "training-example", 3).await;
+    bench.telegram.happen(&Scripted::new(thumb(None)));
+    until(&service, "system:decisions", "retracted", 1).await;
+    let judged = judgments(&service);
+    let words: Vec<&str> = judged.iter().map(|judgment| judgment.opinion.as_str()).collect();
+    assert_eq!(words, ["reject", "correct", "accept"]);
+    let Opinion::Correct { replacement } = &judged[1].opinion else { panic!("{:?}", judged[1]) };
+    assert_eq!((replacement.summary(), replacement.tags()), ("five rows", &["conversation".to_owned()][..]));
+    assert_eq!(judged[1].delivery, Some(receipt.id));
+    assert!(judged[1].supersedes.is_some());
+    assert!(judged.iter().all(|judgment| judgment.quality_eligible && !judgment.external_export_eligible));
     bench.stop(service).await;
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::commit::Control;
+use thoughtstream_domain::dispatch::is_progress_name;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, ExecutionId, RunId, SourceId, TypeName};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState};
@@ -191,7 +192,8 @@ pub(crate) fn versions(look: &Look<'_>, id: &ConsumerId) -> Result<Vec<Consumer>
 
 /// Returns every consumer version that the log or the loaded declarations know.
 pub(super) fn known(look: &Look<'_>) -> Result<BTreeSet<ConsumerKey>, Failure> {
-    let mut known: BTreeSet<ConsumerKey> = look.reader.consumers().into_iter().collect();
+    let mut known: BTreeSet<ConsumerKey> =
+        look.reader.consumers().into_iter().filter(|key| !is_progress_name(key)).collect();
     known.extend(look.reader.registered_all()?.into_iter().map(|registered| registered.consumer));
     known.extend(enabled(look.reader)?.into_iter().flatten());
     Ok(known)
