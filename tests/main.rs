@@ -19,6 +19,7 @@ mod cli_outputs;
 mod cli_providers;
 mod cli_rehearse;
 mod cli_service;
+mod cli_telegram;
 mod cli_trouble;
 mod cli_world;
 mod tidy;

@@ -83,6 +83,7 @@ impl Bench {
         let bot = self.bot();
         Service::start(ServiceArgs {
             producers: Vec::new(),
+            support: Vec::new(),
             data: self.directory.path().join("data"),
             disk: None,
             options: Options::default(),

@@ -1,0 +1,71 @@
+//! A bot from its configuration on: what comes in, what is shown of it, and what never is.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use thoughtstream_channels::rehearsal::{Rehearsal, Script};
+
+use super::cli_world::World;
+
+const TOKEN: &str = "100000001:rehearsal";
+
+fn configure(world: &World, telegram: &str, mode: u32) {
+    let bot = format!(
+        "telegram:\n  - bot: garden\n    api: {telegram}\n    credential: telegram-garden\n    chats: [\"7\"]\n    \
+         senders: [\"7\"]\n    directReplies: talk\n"
+    );
+    std::fs::write(world.config.join("config.yaml"), bot).unwrap();
+    let credentials = world.config.join("credentials");
+    std::fs::create_dir_all(&credentials).unwrap();
+    let file = credentials.join("telegram-garden");
+    std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configured_bot_listens_and_its_token_is_never_shown() {
+    let telegram = Rehearsal::start(Script::default()).await.unwrap();
+    let world = World::with_config();
+    configure(&world, &telegram.telegram_url, 0o600);
+    let shown = tokio::task::spawn_blocking(move || {
+        let running = world.serve(&[]);
+        telegram.say(7, 8, "a stranger's secret");
+        telegram.say(7, 7, "hello");
+        let list = ["event", "list", "--source", "telegram:garden", "--json"];
+        let list = world.until(&list, |answer| answer.lines().len() == 2);
+        let kinds: Vec<_> = list.lines().iter().map(|event| event["type"].clone()).collect();
+        assert_eq!(kinds[0], "stream.thought.source.telegram.nonconversation");
+        assert_eq!(list.lines()[1]["payload"]["text"], "hello");
+        assert!(!list.stdout.contains("secret"));
+        let tree = world.thought(&["tree"]).expect(0);
+        for child in ["telegram:garden", "dispatcher:garden", "feedback:garden"] {
+            assert!(tree.stdout.contains(child), "{}", tree.stdout);
+        }
+        assert_eq!(world.thought(&["delivery", "list"]).expect(0).stdout, "nothing was delivered\n");
+        let unknown = format!("dlv_{}", "a".repeat(32));
+        world.thought(&["delivery", "show", &unknown]).expect(1);
+        world.thought(&["delivery", "resend", &unknown]).expect(1);
+        assert_eq!(world.thought(&["inbox"]).expect(0).stdout, "nothing waits\n");
+        let consumers = world.thought(&["consumer", "list"]).expect(0);
+        assert!(!consumers.stdout.contains("dispatcher"), "{}", consumers.stdout);
+        assert_eq!(running.stop(), 0);
+        world.thought(&["verify"]).expect(0);
+        format!("{}{}{}", world.log(), tree.stdout, list.stdout)
+    });
+    assert!(!shown.await.unwrap().contains(TOKEN), "the token shows");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_others_can_read_is_not_used() {
+    let telegram = Rehearsal::start(Script::default()).await.unwrap();
+    let world = World::with_config();
+    configure(&world, &telegram.telegram_url, 0o644);
+    tokio::task::spawn_blocking(move || {
+        let running = world.serve(&[]);
+        let unusable = |answer: &super::cli_world::Answer| answer.stdout.contains("credential-unusable");
+        world.until(&["tree"], unusable);
+        assert!(telegram.counters().telegram.methods.is_empty());
+        assert_eq!(running.stop(), 0);
+    })
+    .await
+    .unwrap();
+}
