@@ -131,6 +131,7 @@ impl Round {
                 let commit = dispatch::end(binding, latest, sent, self.args.clock.now());
                 self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
                 self.args.begun.forget(binding.delivery, binding.claim);
+                self.args.status.settled();
                 ended = true;
             }
             if !ended {

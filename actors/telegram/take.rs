@@ -77,6 +77,7 @@ impl Taker {
         let normalised = normalise(raw, &self.args.spec.rules);
         let update = normalised.update;
         if self.is_known(&normalised).await? {
+            self.args.status.settled();
             self.count(&self.repeated, "repeated");
             return Ok(Taken::Durable(update));
         }
@@ -97,9 +98,9 @@ impl Taker {
             None => return Ok(Taken::Later),
         };
         self.site.pass(KillPoint::ObserveAfter).await?;
+        self.args.status.settled();
         match verdict {
             Verdict::Committed(_) => {
-                self.args.status.settled();
                 self.args.status.set("lastUpdateAt", Detail::At(self.args.clock.now()));
                 self.count(&self.taken, "taken");
             }

@@ -18,6 +18,7 @@ use thoughtstream_domain::registry::Registry;
 use thoughtstream_store::{Options, Store, verify};
 
 use super::*;
+use crate::broker::Brokers;
 use crate::clock::SystemClock;
 use crate::service::{Loaded, Service, ServiceArgs};
 
@@ -75,7 +76,11 @@ impl Bench {
             rules,
             privacy: Privacy::Sensitive,
             image_bytes_max: 1_000,
-            delivers: Some(DispatcherSpec { routes, velocity: Velocity::default(), api }),
+            delivers: Some(DispatcherSpec {
+                routes,
+                velocity: Velocity { messages: 1_000, per_ms: 1_000 },
+                api,
+            }),
         }
     }
 
@@ -84,6 +89,7 @@ impl Bench {
         Service::start(ServiceArgs {
             producers: Vec::new(),
             support: Vec::new(),
+            brokers: Brokers::default(),
             data: self.directory.path().join("data"),
             disk: None,
             options: Options::default(),

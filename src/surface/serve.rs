@@ -255,7 +255,7 @@ fn arguments(
 }
 
 /// Returns kill points: they can be armed only in a store that was made for rehearsal, and a rehearsal asks
-/// nobody but servers on this machine that want no credential.
+/// nobody but servers on this machine that want no credential, or play Telegram.
 fn points(session: &Session, config: &Config) -> Result<Arc<KillPoints>, Failure> {
     let reader = open_to_read(session)?;
     let marked = rehearsal::is_rehearsal(&reader.mark());
@@ -266,6 +266,11 @@ fn points(session: &Session, config: &Config) -> Result<Arc<KillPoints>, Failure
         return Err(
             failure.with_hint("rehearse with another --config DIR, whose providers need no credential")
         );
+    }
+    if let Some(bot) = config.bots.iter().find(|bot| marked && !bot.api.is_this_machine()) {
+        let what = format!("this log is for rehearsal, and `{}` is a bot of the real Telegram", bot.source);
+        let failure = Failure::new(Exit::Refused, "rehearsal.real-bot", what);
+        return Err(failure.with_hint("rehearse with another --config DIR, whose bots have an `api` here"));
     }
     Ok(if marked { KillPoints::for_rehearsal() } else { KillPoints::disabled() })
 }

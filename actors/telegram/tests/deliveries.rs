@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use thoughtstream_channels::rehearsal::{Item, Manner, Message, MessageRef, Scripted};
 use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::content::Content;
 use thoughtstream_domain::dispatch::{self, Standing};
-use thoughtstream_domain::event::{Actor as EventActor, Envelope};
+use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::IdempotencyKey;
 use thoughtstream_domain::lifecycle::{Execution, Frame, Output};
@@ -184,17 +185,15 @@ async fn what_a_person_thinks_of_a_reply_becomes_a_judgment() {
     let service = bench.start().await;
     answered(&bench, &service, "four rows").await;
     let receipt = until(&service, DELIVERIES, "delivered", 1).await.remove(0);
-    let thumb = |emoji: Option<&str>| Item::Reaction {
-        chat: ADA,
-        from: ADA,
-        message: MessageRef::LastReply,
-        emoji: emoji.map(str::to_owned),
+    let thumb = |emoji: &str| {
+        let (message, emoji) = (MessageRef::LastReply, Some(emoji.to_owned()));
+        Item::Reaction { chat: ADA, from: ADA, message, emoji }
     };
     let judgments = |service: &Service| -> Vec<TrainingExample> {
         let found = events(service, "system:decisions", "training-example");
         found.iter().map(|event| event.payload_as().unwrap()).collect()
     };
-    bench.telegram.happen(&Scripted::new(thumb(Some("👎"))));
+    bench.telegram.happen(&Scripted::new(thumb("👎")));
     until(&service, "system:decisions", "training-example", 1).await;
     let text = "/correct five rows".to_owned();
     let bound = Message { reply_to: Some(MessageRef::LastReply), ..Message::text(ADA, ADA, text) };
@@ -207,9 +206,14 @@ async fn what_a_person_thinks_of_a_reply_becomes_a_judgment() {
     until(&service, BOT, "correction", 3).await;
     answered(&bench, &service, "another").await;
     until(&service, DELIVERIES, "delivered", 2).await;
-    bench.telegram.happen(&Scripted::new(thumb(Some("👍"))));
+    bench.telegram.happen(&Scripted::new(thumb("👍")));
     until(&service, "system:decisions", "training-example", 3).await;
-    bench.telegram.happen(&Scripted::new(thumb(None)));
+    let message = bench.telegram.last_reply(ADA).unwrap();
+    let taken_back = json!({ "update_id": 900, "message_reaction": {
+        "chat": { "id": ADA }, "user": { "id": ADA }, "message_id": message, "date": 1,
+        "old_reaction": [{ "type": "emoji", "emoji": "👍" }], "new_reaction": [],
+    } });
+    bench.telegram.happen(&Scripted::new(Item::Raw(Content::new(taken_back.to_string()))));
     until(&service, "system:decisions", "retracted", 1).await;
     let judged = judgments(&service);
     let words: Vec<&str> = judged.iter().map(|judgment| judgment.opinion.as_str()).collect();

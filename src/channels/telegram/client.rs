@@ -64,16 +64,25 @@ impl ApiBase {
         {
             return Err(BaseError::Extra);
         }
-        let here = host == "localhost"
-            || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match url.scheme() {
             "https" => {}
-            "http" if here => {}
+            "http" if is_here(host) => {}
             "http" => return Err(BaseError::Clear),
             _ => return Err(BaseError::Malformed),
         }
         Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
     }
+
+    /// Says whether it is on this machine: another program that plays Telegram.
+    #[must_use]
+    pub fn is_this_machine(&self) -> bool {
+        Url::parse(&self.0).is_ok_and(|url| url.host_str().is_some_and(is_here))
+    }
+}
+
+fn is_here(host: &str) -> bool {
+    host == "localhost"
+        || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Is a bot's token; it does not print.
