@@ -265,6 +265,7 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
         | Kind::ConsumerQuarantined
         | Kind::ExecutionQuarantined
         | Kind::ActorQuarantined
+        | Kind::DeliveryUnconfirmed
         | Kind::Incident => Health::Finding,
         Kind::ConsumerPaused | Kind::ExecutionHeld | Kind::StatusUnknown | Kind::ServicePaused => {
             Health::Advice
