@@ -97,7 +97,7 @@ impl Bench {
                 let registry = Arc::new(Registry::shipped());
                 Ok(Loaded { declarations: DeclarationSet::default(), registry })
             }),
-            compile: Arc::new(crate::service::compile),
+            compile: Arc::new(|set| crate::service::compile(set, &crate::consumer::Facilities::default())),
             paused: false,
             points: Arc::clone(&self.points),
             clock: Arc::new(SystemClock),
