@@ -93,10 +93,7 @@ impl Taker {
         };
         let commit =
             Commit { preconditions: vec![unused], appends: vec![becoming.candidate], rows: becoming.blobs };
-        let verdict = match self.commit(commit, patience).await? {
-            Some(verdict) => verdict,
-            None => return Ok(Taken::Later),
-        };
+        let Some(verdict) = self.commit(commit, patience).await? else { return Ok(Taken::Later) };
         self.site.pass(KillPoint::ObserveAfter).await?;
         self.args.status.settled();
         match verdict {

@@ -142,7 +142,8 @@ fn exchange(n: i64) -> Vec<Candidate> {
         output: output.id(),
     };
     let text_sha256 = Sha256Hash::of(b"text");
-    let claimed = DeliveryClaimed { binding: binding.clone(), text_sha256, units: 50, incarnation: 1 };
+    let claimed =
+        DeliveryClaimed { binding: binding.clone(), text_sha256, units: 50, incarnation: 1, holder: 1 };
     let parents = vec![Parent::named(output.id())];
     let claimed = claimed.candidate(envelope("delivery:bot", &key("claim"), parents));
     let receipt = DeliveryDelivered { binding, message: None, sent_at: None, confirmed_by: None };

@@ -105,6 +105,7 @@ fn answered(store: &mut Store, n: i64, message: &Event, text: &str) -> Event {
         text_sha256: Sha256Hash::of(b"x"),
         units: 1,
         incarnation: 1,
+        holder: 1,
     };
     let parents = vec![Parent::of(&output)];
     let key = format!("claim/{n}");
