@@ -13,8 +13,7 @@ use crate::config::Config;
 use crate::config::telegram::Bot;
 
 /// Returns what the service runs for each configured bot; credentials lie where `config` says.
-#[must_use]
-pub fn specs(config: &Config, directory: &Path) -> Vec<BotSpec> {
+pub(crate) fn specs(config: &Config, directory: &Path) -> Vec<BotSpec> {
     let credentials = Credentials::of_process(directory);
     config.bots.iter().map(|bot| spec(bot, &credentials)).collect()
 }

@@ -223,8 +223,7 @@ impl ServiceDesk {
             | Operate::Judge(_)
             | Operate::Retract { .. }
             | Operate::Reconcile { .. } => {
-                let done = self.decide(operation.clone(), peer).await?;
-                self.say(reply, &done).await
+                self.say(reply, &self.decide(operation.clone(), peer).await?).await
             }
             Operate::Retry { .. } | Operate::Skip { .. } => {
                 let (done, consumer) = self.decide_execution(operation.clone(), peer).await?;
