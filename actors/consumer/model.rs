@@ -5,8 +5,10 @@
 //! comes of it ends in one commit as well, with the charge.
 
 mod compose;
+mod help;
 mod outcome;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use thoughtstream_domain::commit::{Precondition, Refusal, Row, Verdict};
 use thoughtstream_domain::contract::Contract;
 use thoughtstream_domain::declaration::{ContextBounds, Declaration, ModelRunner};
 use thoughtstream_domain::event::Event;
+use thoughtstream_domain::help::HelpAnswer;
+use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy};
 use thoughtstream_domain::packet::{Packet, PromptRevision};
 use thoughtstream_domain::provider::{AskError, ModelRequest, ProfileName};
@@ -40,6 +44,8 @@ pub struct Facilities {
     pub brokers: Brokers,
     /// Who runs workers.
     pub cells: Option<Cells>,
+    /// What the bots are called, by their sources.
+    pub usernames: Arc<BTreeMap<SourceId, String>>,
 }
 
 /// Is what a consumer that asks a model does, compiled.
@@ -77,6 +83,8 @@ impl ModelWork {
 enum Prepared {
     /// A sealed packet; with the rows that store it and what must hold for them, unless it is stored already.
     Sealed { packet: Box<Packet>, rows: Vec<Row>, precondition: Option<Precondition> },
+    /// Nothing is asked, because the answer is fixed.
+    Fixed(HelpAnswer),
     /// Nothing is asked, and why.
     Refused(RunFailure),
 }
@@ -98,6 +106,9 @@ impl Attempt {
         let prepared = prepared.await.map_err(|_| Ended::Unreadable)??;
         let (packet, rows, precondition) = match prepared {
             Prepared::Sealed { packet, rows, precondition } => (Arc::new(*packet), rows, precondition),
+            Prepared::Fixed(answer) => {
+                return self.answer_fixed(&work, execution, previous, answer).await;
+            }
             Prepared::Refused(failure) => return self.refuse(execution, previous, failure).await,
         };
         execution.privacy = execution.privacy.join(packet.privacy());

@@ -1,5 +1,6 @@
 //! The configured bots as the service runs them: each with its credentials, which are looked up when needed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use thoughtstream_actors::dispatcher::DispatcherSpec;
 use thoughtstream_actors::telegram::{BotSpec, LONG_POLL, Mode};
 use thoughtstream_channels::credential::Credentials;
 use thoughtstream_channels::telegram::access::{BotApi, Credential};
+use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::provider::CredentialName;
 
 use crate::config::Config;
@@ -16,6 +18,12 @@ use crate::config::telegram::Bot;
 pub(crate) fn specs(config: &Config, directory: &Path) -> Vec<BotSpec> {
     let credentials = Credentials::of_process(directory);
     config.bots.iter().map(|bot| spec(bot, &credentials)).collect()
+}
+
+/// Returns what the configured bots are called, by their sources.
+pub(crate) fn usernames(config: &Config) -> BTreeMap<SourceId, String> {
+    let named = |bot: &Bot| Some((bot.source.clone(), bot.rules.username.clone()?));
+    config.bots.iter().filter_map(named).collect()
 }
 
 fn spec(bot: &Bot, credentials: &Credentials) -> BotSpec {

@@ -236,7 +236,11 @@ fn arguments(
         loaded.config.providers.iter().cloned(),
         Credentials::of_process(&session.places.config),
     );
-    let facilities = Facilities { brokers: brokers.clone(), cells: Some(cells.clone()) };
+    let facilities = Facilities {
+        brokers: brokers.clone(),
+        cells: Some(cells.clone()),
+        usernames: Arc::new(bots::usernames(&loaded.config)),
+    };
     Ok(ServiceArgs {
         points: points(session, &loaded.config)?,
         producers: producers(&loaded.config, &data),

@@ -86,12 +86,15 @@ impl Attempt {
                 return Err(Stopped::of_surroundings("context-snapshot-damaged"));
             }
         }
-        let broker = work.broker().ok_or(Stopped::of_surroundings(NO_BROKER))?;
-        let profile = broker.profile();
         let events = match events {
             Some(events) => events,
             None => triggers(&self.reader, execution).map_err(|_| Stopped::Unreadable)?,
         };
+        if let Some(answer) = work.fixed(&events) {
+            return Ok(Prepared::Fixed(answer));
+        }
+        let broker = work.broker().ok_or(Stopped::of_surroundings(NO_BROKER))?;
+        let profile = broker.profile();
         let capabilities =
             Capabilities { privacy: execution.privacy, tools: Vec::new(), external_actions: false };
         let (composed, images) = match &work.runner.strategy {
