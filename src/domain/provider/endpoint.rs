@@ -169,7 +169,7 @@ mod tests {
             "https://192.0.2.7/v1",
             "http://127.0.0.1:8000/v1",
             "http://[::1]:11434/v1",
-            "http://localhost:11434/v1",
+            "http://localhost/v1",
         ] {
             assert_eq!(Endpoint::parse(text).unwrap().to_string(), text);
         }
