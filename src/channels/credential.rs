@@ -70,6 +70,14 @@ pub enum CredentialError {
     Form,
 }
 
+impl CredentialError {
+    /// Says whether there is something, and it must not or cannot be used.
+    #[must_use]
+    pub const fn is_unusable(self) -> bool {
+        !matches!(self, Self::Missing)
+    }
+}
+
 impl Credentials {
     /// Looks in `systemd`, if the service manager handed a directory over, then in `directory`.
     #[must_use]

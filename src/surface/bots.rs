@@ -55,7 +55,7 @@ fn credential(credentials: &Credentials, name: CredentialName, variable: Option<
     let credentials = credentials.clone();
     Arc::new(move || match credentials.find(&name, variable.as_deref()) {
         Ok(found) => Ok(found.secret),
-        Err(error) if error.is_unsafe() => Err("credential-unusable"),
+        Err(error) if error.is_unusable() => Err("credential-unusable"),
         Err(_) => Err("credential-missing"),
     })
 }
