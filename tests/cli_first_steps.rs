@@ -171,7 +171,8 @@ fn init_says_when_a_kept_configuration_does_not_watch_the_folder() {
 fn a_program_is_told_that_nothing_is_wrong_and_that_nothing_changed() {
     let world = World::with_config();
     let checked = world.thought(&["declaration", "check", "--json"]).expect(0).json();
-    assert!(checked["ok"] == true && checked["folders"] == 1 && checked["declarations"] == 4, "{checked}");
+    assert!(checked["ok"] == true && checked["folders"] == 1 && checked["declarations"] == 7, "{checked}");
+    assert_eq!(checked["enabled"], 4, "whoever asks a model is switched on by a person");
     let text = world.thought(&["declaration", "check"]).expect(0).stdout;
     assert!(text.contains("watching 1 folder\n"), "{text}");
     let changes = world.thought(&["declaration", "diff", "document-links", "--json"]).expect(0).json();

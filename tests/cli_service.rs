@@ -107,6 +107,7 @@ fn the_tree_has_the_same_actors_in_the_same_order_whether_the_service_is_up_or_d
     thoughtstream supervisor running
       log log-writer running
       scribe scribe running
+      cells cell-keeper running
       consumers supervisor running
         document-links consumer running
         document-metadata consumer running
@@ -124,6 +125,7 @@ fn the_tree_has_the_same_actors_in_the_same_order_whether_the_service_is_up_or_d
     thoughtstream supervisor down
       log log-writer down
       scribe scribe down
+      cells cell-keeper down
       consumers supervisor down
         document-links consumer down
         document-metadata consumer down

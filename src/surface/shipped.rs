@@ -36,9 +36,6 @@ pub const FILES: &[Shipped] = &[
     shipped!("prompts/file-observer.md"),
     shipped!("prompts/output-repair.md"),
     shipped!("prompts/telegram-conversation.md"),
-    shipped!("prompts/file-observer.md"),
-    shipped!("prompts/output-repair.md"),
-    shipped!("prompts/telegram-conversation.md"),
 ];
 
 macro_rules! sample {
