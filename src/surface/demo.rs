@@ -3,6 +3,7 @@
 //!
 //! It runs the real service on a throw-away log made for rehearsal, in this process, and ends by itself.
 
+mod conversation;
 mod story;
 
 use std::path::{Path, PathBuf};
@@ -58,10 +59,29 @@ struct Stage {
 /// [`Failure`] if the folder cannot be watched, or something did not end as it must.
 pub fn run(folder: Option<&Path>, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
     let stage = set(folder)?;
+    on(&stage, keep, out, async |out| play(&stage, out).await)
+}
+
+/// Runs the demonstration of a conversation.
+///
+/// # Errors
+/// [`Failure`] if no worker runs here, or something did not end as it must.
+pub fn converse(keep: bool, out: &mut Out) -> Result<Exit, Failure> {
+    let stage = conversation::set()?;
+    on(&stage, keep, out, async |out| conversation::play(&stage, keep, out).await)
+}
+
+/// Plays something on a stage, and removes the stage or says where it is kept.
+fn on(
+    stage: &Stage,
+    keep: bool,
+    out: &mut Out,
+    play: impl AsyncFnOnce(&mut Out) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::CouldNotLook, "service.threads", "cannot start threads").because(&error)
     })?;
-    let played = runtime.block_on(play(&stage, out));
+    let played = runtime.block_on(play(out));
     runtime.shutdown_timeout(Duration::from_secs(1));
     if keep {
         out.line(&format!("\nkept: {}", printable(&stage.base.display().to_string())))?;

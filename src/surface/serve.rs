@@ -17,7 +17,7 @@ use thoughtstream_actors::producer::ProducerSpec;
 use thoughtstream_actors::service::{
     Load, Loaded as Taken, Service, ServiceArgs, ServiceHandle, StartError, compile,
 };
-use thoughtstream_actors::supervisor::Outcome;
+use thoughtstream_actors::supervisor::{ChildSpec, Outcome};
 use thoughtstream_channels::credential::Credentials;
 use thoughtstream_channels::filesystem::producer::RemovalRule;
 use thoughtstream_channels::filesystem::watch::WatchSettings;
@@ -211,17 +211,12 @@ fn arguments(
     doors: Arc<Doors>,
     told: Told,
 ) -> Result<ServiceArgs, Failure> {
-    let data = session.places.data.clone();
     let (since, our_uid, places) = (now(), nix::unistd::geteuid().as_raw(), session.places.clone());
     let watched = loaded.config.folders.iter();
     let folders: BTreeMap<_, _> = watched.map(|folder| (folder.source.clone(), identity(folder))).collect();
-    let cells = Cells::new(cells::place(&data, &environment));
-    let bots = bots::specs(&loaded.config, &session.places.config);
-    let extra = move |service: &ServiceHandle| {
-        // Stopped against this order: the doors first, and the log writer last.
-        let mut children = thoughtstream_actors::telegram::children(service, bots);
+    work(session, how, loaded, move |service| {
         let service = service.clone();
-        children.push(keeper::child(doors, our_uid, move |closing| ServiceDesk {
+        vec![keeper::child(doors, our_uid, move |closing| ServiceDesk {
             service: service.clone(),
             since,
             places: places.clone(),
@@ -229,7 +224,27 @@ fn arguments(
             closing,
             ready: told.ready.clone(),
             stop: told.stop.clone(),
-        }));
+        })]
+    })
+}
+
+/// Returns what a service does, with the doors that a caller adds or without any.
+///
+/// # Errors
+/// [`Failure`] if the log is for rehearsal and a provider is not.
+pub(crate) fn work(
+    session: &Session,
+    how: How,
+    loaded: &Loaded,
+    doors: impl FnOnce(&ServiceHandle) -> Vec<ChildSpec> + Send + 'static,
+) -> Result<ServiceArgs, Failure> {
+    let data = session.places.data.clone();
+    let cells = Cells::new(cells::place(&data, &environment));
+    let bots = bots::specs(&loaded.config, &session.places.config);
+    let extra = move |service: &ServiceHandle| {
+        // Stopped against this order: the doors first, and the log writer last.
+        let mut children = thoughtstream_actors::telegram::children(service, bots);
+        children.extend(doors(service));
         children
     };
     let brokers = Brokers::new(

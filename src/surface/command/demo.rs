@@ -14,6 +14,9 @@ use crate::out::Out;
 pub struct DemoArgs {
     /// The folder to watch; sample notes if none is named
     pub dir: Option<PathBuf>,
+    /// Show a conversation instead: somebody writes to a bot, a model answers, the reply is delivered
+    #[arg(long, conflicts_with = "dir")]
+    pub conversation: bool,
     /// Leave the throw-away log in place, and say where
     #[arg(long)]
     pub keep: bool,
@@ -24,5 +27,8 @@ pub struct DemoArgs {
 /// # Errors
 /// [`Failure`] as it says.
 pub fn run(args: &DemoArgs, out: &mut Out) -> Result<Exit, Failure> {
+    if args.conversation {
+        return demo::converse(args.keep, out);
+    }
     demo::run(args.dir.as_deref(), args.keep, out)
 }

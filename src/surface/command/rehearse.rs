@@ -126,7 +126,7 @@ fn tell(rehearsal: &Rehearsal, pointing: &Pointing, json: bool, out: &mut Out) -
 }
 
 /// Is what a script fixes of a configuration that points at it.
-struct Pointing {
+pub(crate) struct Pointing {
     /// The key that the provider wants.
     key: Option<String>,
     models: Vec<String>,
@@ -137,7 +137,7 @@ struct Pointing {
 }
 
 impl Pointing {
-    fn of(script: &Script) -> Self {
+    pub(crate) fn of(script: &Script) -> Self {
         let (provider, telegram) = (&script.provider, &script.telegram);
         let mut people = telegram.updates.iter().filter_map(|scripted| match &scripted.item {
             Item::Message(message) => Some((message.chat, message.from)),
@@ -154,7 +154,7 @@ impl Pointing {
     }
 
     /// Writes the part of a configuration that points at a rehearsal, by the names that the shipped declarations use.
-    fn config(&self, provider: &str, telegram: &str) -> String {
+    pub(crate) fn config(&self, provider: &str, telegram: &str) -> String {
         let quoted = |text: &String| serde_json::Value::from(text.as_str()).to_string();
         let models: Vec<String> = self.models.iter().map(quoted).collect();
         let models = if models.is_empty() { "any-model".to_owned() } else { models.join(", ") };
@@ -168,12 +168,17 @@ impl Pointing {
         )
     }
 
+    /// Returns the credentials that it names, each with what its file holds.
+    pub(crate) fn credentials(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let key = self.key.iter().map(|key| ("local", key.as_str()));
+        key.chain([("bot", self.token.as_str())])
+    }
+
     fn text(&self, provider: &str, telegram: &str) -> String {
         let mut text = String::from("A rehearsal: nothing leaves this machine. Add this to config.yaml:\n\n");
         text.push_str(&self.config(provider, telegram));
         text.push_str("\nand these files to credentials/ beside it, mode 0600:\n\n");
-        let key = self.key.iter().map(|key| ("local", key));
-        for (name, secret) in key.chain([("bot", &self.token)]) {
+        for (name, secret) in self.credentials() {
             let secret = printable(secret);
             writeln!(text, "  {name:<6} {secret}").expect("writing to a String does not fail");
         }
@@ -294,5 +299,14 @@ mod tests {
         assert!(!bare.contains("credential: local\n") && bare.contains("models: [any-model]"), "{bare}");
         let keyed = pointing("provider: { token: k1 }").text("http://127.0.0.1:7/v1", "http://127.0.0.1:7");
         assert!(keyed.contains("    credential: local\n") && keyed.contains("  local  k1\n"), "{keyed}");
+    }
+    #[test]
+    fn the_lines_are_a_configuration() {
+        for script in [EXAMPLE, "", "provider: { token: k1 }"] {
+            let lines = pointing(script).config("http://127.0.0.1:7/v1", "http://127.0.0.1:7");
+            let read = crate::config::parse("config.yaml", lines.as_bytes(), None);
+            let config = read.unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
+            assert_eq!((config.providers.len(), config.bots.len()), (1, 1));
+        }
     }
 }

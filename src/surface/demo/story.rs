@@ -104,7 +104,7 @@ fn is_interrupted(run: &Run) -> bool {
     matches!(run.state, RunState::StatusUnknown { .. } | RunState::Abandoned { .. })
 }
 
-fn runs_of(reader: &Reader, consumer: &ConsumerId) -> Result<Vec<Run>, Failure> {
+pub(super) fn runs_of(reader: &Reader, consumer: &ConsumerId) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for key in reader.consumers().into_iter().filter(|key| key.id == *consumer) {
         let mut before = None;
@@ -118,7 +118,7 @@ fn runs_of(reader: &Reader, consumer: &ConsumerId) -> Result<Vec<Run>, Failure> 
     Ok(runs)
 }
 
-async fn tell_check(service: &Service, live: &Live, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) async fn tell_check(service: &Service, live: &Live, out: &mut Out) -> Result<Exit, Failure> {
     let (handle, live) = (service.handle().clone(), live.clone());
     let bar = Bar::new("verifying", "events");
     let checked = tokio::task::spawn_blocking(move || {
@@ -163,7 +163,7 @@ fn look<'a>(
     Look { reader, live: Some(live), declared: Some(declared), catalog, now: now() }
 }
 
-async fn live(service: &Service) -> Result<Live, Failure> {
+pub(super) async fn live(service: &Service) -> Result<Live, Failure> {
     crate::desk::live_of(service.handle(), now()).await
 }
 
@@ -227,6 +227,6 @@ fn counts(reader: &Reader) -> Result<BTreeMap<String, u64>, RowError> {
     }
 }
 
-fn indented(text: &str) -> String {
+pub(super) fn indented(text: &str) -> String {
     text.lines().fold(String::new(), |all, line| all + "  " + line + "\n")
 }
