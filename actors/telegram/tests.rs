@@ -122,7 +122,7 @@ impl Bench {
             TelegramWhen { method: Some(method.to_owned()), times: Some(times), ..TelegramWhen::default() };
         let outcome = Outcome::Refused { status, retry_after };
         let answer = TelegramAnswer { outcome, ..TelegramAnswer::default() };
-        self.telegram.add_telegram_rule(TelegramRule { name: "refused".to_owned(), when, answer });
+        self.telegram.add_telegram_rule(TelegramRule { name: format!("{method} {status}"), when, answer });
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use thoughtstream_channels::rehearsal::{Item, Manner, Message, MessageRef, Scripted};
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::content::Content;
+use thoughtstream_domain::contract::Contract;
 use thoughtstream_domain::dispatch::{self, Standing};
 use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
 use thoughtstream_domain::hash::Sha256Hash;
@@ -47,7 +48,7 @@ async fn complete(service: &Service, agent: &str, trigger: &Event, said: Value) 
     };
     written(service, opened).await;
     let output = json!({
-        "stamp": stamp, "contract": "stream.thought.output.observation@1", "contractHash": Sha256Hash::of(b"c"),
+        "stamp": stamp, "contract": "stream.thought.output.observation@1", "contractHash": Contract::observation().hash(),
         "mode": "conversation-text", "snapshot": Sha256Hash::of(b"s"),
         "provenance": { "provider": "p", "model": "m" }, "observation": said,
     });
