@@ -413,7 +413,7 @@ mod tests {
             assert!(found.lines().any(|line| line.starts_with(place)), "{place}\n{found}");
         }
         let head = "telegram:\n  - { bot: b, credential: t, chats: [\"1\"], senders: [\"1\"], ";
-        assert_eq!(problems(&format!("{head}mode: webhook }}\n")), "2:69 config.bot-mode\n");
+        assert_eq!(problems(&format!("{head}mode: webhook }}\n")), "2:66 config.bot-mode\n");
         let everywhere = format!("{head}mode: webhook, webhook: {{ listen: \"0.0.0.0:1\", secret: s }} }}\n");
         assert!(problems(&everywhere).contains("shape.bad-value"));
         let unused = format!("{head}webhook: {{ listen: \"127.0.0.1:1\", secret: s }} }}\n");

@@ -62,11 +62,11 @@ pub(crate) fn declaration<'a>(
         return Ok(Some(Cow::Borrowed(declaration)));
     }
     let registered = look.reader.registered(key)?;
-    Ok(registered.and_then(|registered| compiled(&registered, look.catalog)).map(Cow::Owned))
+    Ok(registered.and_then(|registered| declared(&registered, look.catalog)).map(Cow::Owned))
 }
 
 /// Compiles a registered declaration again; nothing if its types or transforms are gone.
-fn compiled(registered: &Registered, catalog: &Catalog) -> Option<Declaration> {
+pub(crate) fn declared(registered: &Registered, catalog: &Catalog) -> Option<Declaration> {
     let identity: serde_json::Value = serde_json::from_str(&registered.canonical).ok()?;
     let mut declaration = identity.get("declaration")?.clone();
     declaration.as_object_mut()?.insert("enabled".to_owned(), true.into());

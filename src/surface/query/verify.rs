@@ -1,14 +1,19 @@
 //! Whether the log is whole: the same check that the tests run after every kill.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
+use thoughtstream_domain::commit::Registered;
+use thoughtstream_domain::declaration::{Declaration, VersionChange};
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::id::ConsumerKey;
+use thoughtstream_domain::id::{ConsumerKey, SourceId};
+use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
 use thoughtstream_domain::subscription::{Replay, Subscription};
+use thoughtstream_store::PAGE_ROWS_MAX;
 use thoughtstream_store::verify::{Head, Options, Report, verify as check};
 
-use super::behind::subscription;
+use super::behind::declared;
 use super::{Look, Sink};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -26,49 +31,115 @@ pub fn verify(look: &Look<'_>, from: Option<&str>, sink: &mut dyn Sink) -> Resul
                 .with_hint("it is what `thought verify` prints as head: POSITION-DIGEST")
         })?),
     };
-    let duties = Duties::of(look)?;
+    let duties = Duties::of(look);
     let matches = |key: &ConsumerKey, event: &Event| duties.has(key, event);
     let mut progress = |done: u64, total: u64| sink.progress(Progress { done, total });
     let options = Options { since, matches: Some(&matches), progress: Some(&mut progress) };
     Ok(check(look.reader, options)?)
 }
 
-/// What each consumer had to process, as far as the log alone can say.
+/// What each consumer had to process, as far as the log can say.
 ///
-/// Only the first version of a consumer begins where its declaration says; a later one begins where the one
-/// before it left off, which no row keeps. So later versions are checked against their claims alone.
+/// The first version of a consumer begins where its declaration says. A later one begins where the one before it
+/// stood, which that one's own rows still tell: it has moved no further but over what was taken from it.
 struct Duties<'a> {
     look: &'a Look<'a>,
-    first: BTreeMap<ConsumerKey, u64>,
-    compiled: RefCell<BTreeMap<ConsumerKey, Option<Subscription>>>,
+    registered: BTreeMap<ConsumerKey, Registered>,
+    known: RefCell<BTreeMap<ConsumerKey, Option<Rc<Duty>>>>,
+}
+
+/// What one version had to process.
+struct Duty {
+    declaration: Declaration,
+    /// The last position before it was registered.
+    position: u64,
+    before: Option<Before>,
+}
+
+/// What a version took over from.
+struct Before {
+    subscription: Subscription,
+    /// Where it stood on each source when it was followed; 0 where nothing is named.
+    stood: BTreeMap<SourceId, u64>,
 }
 
 impl<'a> Duties<'a> {
-    fn of(look: &'a Look<'a>) -> Result<Self, Failure> {
-        let mut first: BTreeMap<_, (ConsumerKey, u64)> = BTreeMap::new();
-        for registered in look.reader.registered_all().unwrap_or_default() {
-            let (key, position) = (registered.consumer, registered.position);
-            let entry = first.entry(key.id.clone()).or_insert_with(|| (key.clone(), position));
-            if key.version < entry.0.version {
-                *entry = (key, position);
-            }
-        }
-        Ok(Self { look, first: first.into_values().collect(), compiled: RefCell::default() })
+    fn of(look: &'a Look<'a>) -> Self {
+        // Rows that cannot be read are findings of their own.
+        let all = look.reader.registered_all().unwrap_or_default();
+        let registered =
+            all.into_iter().map(|registered| (registered.consumer.clone(), registered)).collect();
+        Self { look, registered, known: RefCell::default() }
     }
 
     fn has(&self, key: &ConsumerKey, event: &Event) -> bool {
-        let Some(registered) = self.first.get(key) else { return false };
-        let mut compiled = self.compiled.borrow_mut();
-        let found = compiled.entry(key.clone()).or_insert_with(|| {
-            // One that cannot be read is a finding of its own.
-            subscription(self.look, key).ok().flatten().map(std::borrow::Cow::into_owned)
+        let known = self.known.borrow().get(key).cloned();
+        let duty = known.unwrap_or_else(|| {
+            let duty = self.duty(key).map(Rc::new);
+            self.known.borrow_mut().insert(key.clone(), duty.clone());
+            duty
         });
-        let Some(subscription) = found else { return false };
-        let begun = match subscription.replay() {
-            Replay::Beginning => true,
-            Replay::Now => event.position > *registered,
-            Replay::Sequence(sequence) => event.sequence >= sequence,
+        duty.is_some_and(|duty| duty.begun(event) && duty.declaration.subscription().matches(event))
+    }
+
+    fn duty(&self, key: &ConsumerKey) -> Option<Duty> {
+        let registered = self.registered.get(key)?;
+        let declaration = declared(registered, self.look.catalog)?;
+        let versions = self.registered.values().filter(|other| {
+            let (id, version) = (&other.consumer.id, other.consumer.version);
+            *id == key.id && version < key.version && other.position <= registered.position
+        });
+        let before = match versions.max_by_key(|other| other.consumer.version) {
+            None => None,
+            Some(before) => Some(self.before(before)?),
         };
-        begun && subscription.matches(event)
+        Some(Duty { declaration, position: registered.position, before })
+    }
+
+    fn before(&self, registered: &Registered) -> Option<Before> {
+        let (reader, key) = (self.look.reader, &registered.consumer);
+        let subscription = declared(registered, self.look.catalog)?.subscription().clone();
+        let mut stood: BTreeMap<SourceId, u64> = reader.progress_all(key).ok()?.into_iter().collect();
+        let mut before = None;
+        loop {
+            let page = reader.executions_before(key, before, PAGE_ROWS_MAX).ok()?;
+            let Some(last) = page.last() else { return Some(Before { subscription, stood }) };
+            before = Some(last.position());
+            let taken = |execution: &Execution| {
+                execution.state == ExecutionState::Closed { how: Closure::Superseded }
+            };
+            for execution in page.into_iter().filter(taken) {
+                let first = execution.triggers.first().map_or(0, |trigger| trigger.sequence);
+                if let Some(stood) = stood.get_mut(&execution.source) {
+                    *stood = (*stood).min(first.saturating_sub(1));
+                }
+            }
+        }
     }
 }
+
+impl Duty {
+    /// Says whether an event lies behind where the version began.
+    fn begun(&self, event: &Event) -> bool {
+        let source = &event.source;
+        let replayed = |sources: &BTreeSet<SourceId>| sources.contains(source);
+        if let Some(before) = &self.before {
+            let goes_on = before.subscription.includes(source);
+            match self.declaration.on_version_change() {
+                VersionChange::Replay(sources) if replayed(sources) => return true,
+                VersionChange::Preserve | VersionChange::Replay(_) if goes_on => {
+                    return event.sequence > before.stood.get(source).copied().unwrap_or(0);
+                }
+                VersionChange::Preserve | VersionChange::Replay(_) | VersionChange::New => {}
+            }
+        }
+        match self.declaration.subscription().replay() {
+            Replay::Beginning => true,
+            Replay::Now => event.position > self.position,
+            Replay::Sequence(sequence) => event.sequence >= sequence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
