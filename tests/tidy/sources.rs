@@ -145,15 +145,14 @@ fn nothing_names_a_machine_it_was_made_on() {
 #[test]
 fn tools_are_told_of_no_host_of_their_own() {
     // The last ones are providers that the configuration's example is about.
-    let known =
-        [
-            "doc.rust-lang.org",
-            "example.org",
-            "127.0.0.1",
-            "api.openai.com",
-            "tinker.thinkingmachines.dev",
-            "api.telegram.org",
-        ];
+    let known = [
+        "doc.rust-lang.org",
+        "example.org",
+        "127.0.0.1",
+        "api.openai.com",
+        "tinker.thinkingmachines.dev",
+        "api.telegram.org",
+    ];
     let is_a_setting =
         |path: &str| path.starts_with("ops/") || path.starts_with('.') || path.ends_with(".toml");
     let mut found = Vec::new();

@@ -216,7 +216,7 @@ mod tests {
                 position: 0,
                 at: Timestamp::from_millis(0),
             };
-            let compiled = compiled(&registered, &catalog).unwrap();
+            let compiled = declared(&registered, &catalog).unwrap();
             assert_eq!(compiled.subscription(), declaration.subscription());
         }
     }

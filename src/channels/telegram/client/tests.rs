@@ -109,9 +109,12 @@ async fn a_file_is_bounded_and_its_path_is_not_believed() {
 
 #[test]
 fn the_token_travels_in_the_clear_on_this_machine_only() {
-    for good in
-        ["https://api.telegram.org", "http://127.0.0.1:8081", "http://[::1]:1/", concat!("http://local", "host:2/x")]
-    {
+    for good in [
+        "https://api.telegram.org",
+        "http://127.0.0.1:8081",
+        "http://[::1]:1/",
+        concat!("http://local", "host:2/x"),
+    ] {
         assert!(ApiBase::parse(good).is_ok(), "{good}");
     }
     assert_eq!(ApiBase::parse("http://api.telegram.org"), Err(BaseError::Clear));
