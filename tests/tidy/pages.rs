@@ -157,7 +157,12 @@ fn the_declarations_on_the_pages_are_accepted() {
     let shown = blocks(&read("README.md"), "yaml");
     assert!(!shown.is_empty());
     for (number, text) in shown.iter().enumerate() {
-        std::fs::write(config.join(format!("declarations/shown-{number}.yaml")), text).unwrap();
+        // What is no declaration is a configuration.
+        let file = match text.starts_with("id:") {
+            true => format!("declarations/shown-{number}.yaml"),
+            false => "config.yaml".to_owned(),
+        };
+        std::fs::write(config.join(file), text).unwrap();
     }
     thought(&["declaration", "check"]);
 }

@@ -144,7 +144,7 @@ fn nothing_names_a_machine_it_was_made_on() {
 /// Whoever clones this fetches from public registries by their usual names and from nowhere else.
 #[test]
 fn tools_are_told_of_no_host_of_their_own() {
-    // The last ones are providers that the configuration's example is about.
+    // The last ones are what the configuration's example is about.
     let known = [
         "doc.rust-lang.org",
         "example.org",
