@@ -257,6 +257,14 @@ fn as_a_parent_that_is_killed() {
     let mut cells: Vec<_> = (0..3).map(|_| place.launcher.launch(&Limits::default()).unwrap()).collect();
     let processes: Vec<String> =
         cells.iter().flat_map(|cell| cell.processes()).map(|p| p.to_string()).collect();
+    // Before a worker is its own program, its parent's end reaches it by way of bubblewrap alone, which is still
+    // setting it up.
+    for inner in cells.iter().map(|cell| cell.processes()[1]) {
+        let name = || std::fs::read_to_string(format!("/proc/{inner}/comm")).unwrap_or_default();
+        while name().starts_with("bwrap") {
+            std::thread::yield_now();
+        }
+    }
     let pipes: Vec<_> = cells.iter_mut().map(|cell| cell.take_pipes().unwrap()).collect();
     #[expect(clippy::print_stdout, reason = "it is read by the test that started this")]
     {

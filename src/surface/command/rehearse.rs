@@ -102,6 +102,10 @@ async fn play(args: &RehearseArgs, script: Script, json: bool, out: &mut Out) ->
             },
         }
     }
+    // What was asked before the interruption is shown all the same.
+    while let Ok(request) = seen.try_recv() {
+        out.remark(&shown(&request, json, args.show_content));
+    }
     let counters = rehearsal.counters();
     if !json {
         out.remark(&format!(
