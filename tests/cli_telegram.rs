@@ -14,6 +14,11 @@ fn configure(world: &World, telegram: &str, mode: u32) {
          senders: [\"7\"]\n    directReplies: talk\n"
     );
     std::fs::write(world.config.join("config.yaml"), bot).unwrap();
+    let shipped =
+        std::fs::read_to_string(world.config.join("declarations/telegram-conversation.yaml")).unwrap();
+    let talk =
+        shipped.replace("id: telegram-conversation", "id: talk").replace("telegram:bot", "telegram:garden");
+    std::fs::write(world.config.join("declarations/talk.yaml"), talk).unwrap();
     let credentials = world.config.join("credentials");
     std::fs::create_dir_all(&credentials).unwrap();
     let file = credentials.join("telegram-garden");
@@ -68,4 +73,21 @@ async fn a_token_that_others_can_read_is_not_used() {
     })
     .await
     .unwrap();
+}
+
+#[test]
+fn who_is_to_answer_and_does_not_is_a_problem() {
+    let world = World::with_config();
+    let check = |replies: &str| {
+        configure(&world, "http://127.0.0.1:9", 0o600);
+        let config = world.config.join("config.yaml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, text.replace("directReplies: talk", replies)).unwrap();
+        world.thought(&["declaration", "check"])
+    };
+    check("directReplies: talk").expect(0);
+    for nobody in ["tlak", "document-links", "telegram-conversation"] {
+        let answer = check(&format!("directReplies: {nobody}")).expect(2);
+        assert!(answer.stdout.contains("config.direct-replies"), "{}{}", answer.stdout, answer.stderr);
+    }
 }

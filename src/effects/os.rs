@@ -1,7 +1,7 @@
 //! Calls about this process as a whole.
 //!
-//! This is the one file that may contain `unsafe`, each use with an `#[expect]` and its reason. There is one:
-//! for every other call there is a safe wrapper.
+//! This is the one file that may contain `unsafe`, each use with an `#[expect]` and its reason. There are
+//! two: for every other call there is a safe wrapper.
 
 use std::io;
 
@@ -49,6 +49,21 @@ pub fn keep_descriptors() -> io::Result<()> {
     let answer =
         unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives memory that was freed back to the system.
+///
+/// Reading thousands of declarations takes many times the memory that keeping them does; the allocator would hold on
+/// to it for as long as the service lives. Does nothing where the C library has no such call.
+pub fn return_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        #[expect(unsafe_code, reason = "no crate here wraps it")]
+        // SAFETY: the call takes the allocator's own locks and releases pages that hold nothing.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+    }
 }
 
 #[cfg(test)]

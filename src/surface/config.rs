@@ -33,6 +33,8 @@ pub mod codes {
     pub const RELATIVE: Code = Code::new("config.relative-path");
     /// A pattern cannot be used.
     pub const PATTERN: Code = Code::new("config.pattern");
+    /// Who is to answer a bot's messages does not.
+    pub const DIRECT_REPLIES: Code = Code::new("config.direct-replies");
     /// The configuration cannot be read.
     pub const UNREADABLE: Code = Code::new("config.unreadable");
 }

@@ -6,7 +6,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
-use thoughtstream_domain::declaration::{Catalog, DeclarationSet, PROMPT_BYTES_MAX, ProviderInfo, load_all};
+use thoughtstream_domain::declaration::{
+    Catalog, ContextStrategy, DeclarationSet, PROMPT_BYTES_MAX, ProviderInfo, load_all,
+};
 use thoughtstream_domain::provider::Profile;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::yaml::{Limits, Problem, render_all};
@@ -87,6 +89,9 @@ pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
     let prompts = Prompts { files: &files, problems: RefCell::new(Ok(Vec::new())) };
     let set = keep(&mut problems, load_all(&listing.files, &|path| prompts.find(path), &catalog));
     problems.append(&mut prompts.problems.into_inner()?);
+    if let (Some(config), Some(set)) = (&config, &set) {
+        problems.extend(repliers(config, set));
+    }
     match (config, registry, set) {
         (Some(config), Some(registry), Some(set)) if problems.is_empty() => {
             Ok(Loaded { config, registry, set })
@@ -100,6 +105,30 @@ fn profiles(config: &Config) -> BTreeMap<String, ProviderInfo> {
     let info =
         |profile: &Profile| (profile.name.to_string(), ProviderInfo { models: profile.models.clone() });
     config.providers.iter().map(info).collect()
+}
+
+/// Returns what is wrong with who is to answer a bot's messages: a name that is nobody's would be silence for ever.
+fn repliers(config: &Config, set: &DeclarationSet) -> Vec<Problem> {
+    let mut taken = BTreeMap::new();
+    let mut problems = Vec::new();
+    for bot in &config.bots {
+        let Some(id) = &bot.routes.direct else { continue };
+        let answers = set.get(id).is_some_and(|declaration| {
+            let strategy = declaration.runner().model().map(|model| &model.strategy);
+            matches!(strategy, Some(ContextStrategy::Conversation(_)))
+                && declaration.subscription().includes(&bot.source)
+        });
+        let why = match taken.insert(id, &bot.source) {
+            Some(other) => format!("`{id}` answers {other} already"),
+            None if answers => continue,
+            None => format!("`{id}` is no declaration of a conversation that takes its messages"),
+        };
+        let message = format!("`directReplies` of {}: {why}", bot.source);
+        let hint =
+            "name a declaration with `strategy: telegram-conversation` and this bot among its `sources`";
+        problems.push(Problem::of_file(CONFIG, config::codes::DIRECT_REPLIES, message).with_hint(hint));
+    }
+    problems
 }
 
 fn keep<T>(problems: &mut Vec<Problem>, read: Result<T, Vec<Problem>>) -> Option<T> {

@@ -158,6 +158,7 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     let service = Service::start(arguments(session, how, &loaded, Arc::clone(&doors), told.clone())?);
     let service = service.await.map_err(|error| start_failure(&error))?;
     told.ready.cancel();
+    let tidying = tokio::spawn(tidy_memory());
     let enabled = loaded.set.enabled().count();
     tracing::info!(
         pid = std::process::id(),
@@ -176,6 +177,7 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
     let outcome = signals::until_the_end(&service, told.stop, drain).await;
     watchdog.abort();
+    tidying.abort();
     // Actors that were left behind may still hold them.
     doors.close();
     match outcome {
@@ -188,6 +190,15 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
             Err(Failure::new(Exit::Bug, "service.gave-up", format!("`{path}` could not be kept alive"))
                 .with_hint("its log says why; what was acknowledged is safe, and the next start goes on"))
         }
+    }
+}
+
+/// Gives back what starting took, once consumers have read where they stand, and once more when all is quiet.
+async fn tidy_memory() {
+    for wait in [Duration::from_millis(500), Duration::from_secs(10)] {
+        tokio::time::sleep(wait).await;
+        // It goes through everything that was allocated, which blocks.
+        drop(tokio::task::spawn_blocking(os::return_freed_memory).await);
     }
 }
 
