@@ -30,6 +30,7 @@ struct Terms<'a> {
     exhausted: Option<&'a str>,
     more: &'a str,
     stream: bool,
+    enforces: bool,
 }
 
 impl Stage {
@@ -40,8 +41,9 @@ impl Stage {
         std::fs::remove_dir_all(&world.data).unwrap();
         world.thought(&["rehearsal", "create"]).expect(0);
         let config = format!(
-            "sources: []\nproviders:\n  - name: local\n    endpoint: {}\n    models: [small]\n",
-            rehearsal.provider_url
+            "sources: []\nproviders:\n  - name: local\n    endpoint: {}\n    models: [small]\n    enforces: {}\n",
+            rehearsal.provider_url,
+            if terms.enforces { "[json-object, json-schema]" } else { "[]" },
         );
         std::fs::write(world.config.join("config.yaml"), config).unwrap();
         for name in std::fs::read_dir(world.config.join("declarations")).unwrap() {
@@ -136,6 +138,21 @@ fn a_note_becomes_an_observation_by_one_request() {
         assert!(members.iter().all(|member| allowed.contains(&member.as_str())), "{members:?}");
         assert_eq!(service.stop(), 0);
         stage.verify();
+    }
+}
+
+#[test]
+fn a_format_is_sent_to_whom_claims_to_enforce_it_and_to_nobody_else() {
+    for enforces in [false, true] {
+        let terms = Terms { enforces, ..Terms::default() };
+        let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+        let service = stage.world.serve(&[]);
+        stage.world.append("one", "text").expect(0);
+        // At the first attempt: what is frozen in memory is what the worker asks for and what a retry reads.
+        stage.until(&["completed"]);
+        let sent = stage.rehearsal.provider_requests()[0].json();
+        assert_eq!(sent.get("response_format").is_some(), enforces, "{sent}");
+        assert_eq!(service.stop(), 0);
     }
 }
 

@@ -388,6 +388,8 @@ impl Packet {
             return Err(SealError::TooLarge { bytes: bytes.len() });
         }
         let sha256 = Sha256Hash::of(&bytes);
+        // What is held is what would be read back: numbers as canonical JSON has them, for one thing.
+        let body = serde_json::from_slice(&bytes).map_err(|_| SealError::Canonical)?;
         Ok(Self { body, bytes: Content::new(bytes.into()), sha256 })
     }
 
