@@ -1,7 +1,7 @@
 //! The strict registry: which event types exist, who alone may write each, and what their payloads look like.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -55,12 +55,24 @@ pub struct Definition {
     schema: Value,
     hash: Sha256Hash,
     promoted: Vec<String>,
-    validator: Arc<jsonschema::Validator>,
+    /// Made when it is first needed: most shipped types are written by this program alone, and never checked.
+    validator: Arc<OnceLock<jsonschema::Validator>>,
 }
 
 impl Definition {
+    /// Defines a type whose schema is not ours: it must be one.
     fn new(kind: TypeRef, writer: Writer, schema: Value, promoted: Vec<String>) -> Result<Self, String> {
         let validator = jsonschema::validator_for(&schema).map_err(|e| e.to_string())?;
+        Self::unchecked(kind, writer, schema, promoted, OnceLock::from(validator))
+    }
+
+    fn unchecked(
+        kind: TypeRef,
+        writer: Writer,
+        schema: Value,
+        promoted: Vec<String>,
+        validator: OnceLock<jsonschema::Validator>,
+    ) -> Result<Self, String> {
         let identity = serde_json::json!({
             "type": kind, "writer": writer.as_str(), "schema": schema, "promoted": promoted,
         });
@@ -71,7 +83,14 @@ impl Definition {
     fn of<P: TypedPayload>() -> Self {
         let schema = schemars::schema_for!(P).to_value();
         let promoted = P::PROMOTED.iter().map(|field| (*field).to_owned()).collect();
-        Self::new(P::kind(), P::WRITER, schema, promoted).expect("the schema of a shipped payload is valid")
+        let made = Self::unchecked(P::kind(), P::WRITER, schema, promoted, OnceLock::new());
+        made.expect("the schema of a shipped payload has exact numbers")
+    }
+
+    fn validator(&self) -> &jsonschema::Validator {
+        let make =
+            || jsonschema::validator_for(&self.schema).expect("a test makes that of every shipped type");
+        self.validator.get_or_init(make)
     }
 
     /// Returns the type and version.
@@ -320,7 +339,7 @@ impl Registry {
             return Err(DoorError::TooManyParents { parents: envelope.parents.len() });
         }
         let value = payload.into_inner().0;
-        let faults = fault::faults(&definition.validator, &definition.schema, &value);
+        let faults = fault::faults(definition.validator(), &definition.schema, &value);
         if let Some((place, _)) = faults.first() {
             let said = faults.iter().map(|(place, rule)| match place.as_str() {
                 "/" => rule.clone(),
@@ -381,6 +400,13 @@ mod tests {
     }
 
     const NOTE: &str = "stream.thought.source.note@1";
+
+    #[test]
+    fn every_shipped_schema_makes_a_validator() {
+        for definition in Registry::shipped().definitions() {
+            assert!(!definition.validator().is_valid(&json!("no object")), "{}", definition.kind());
+        }
+    }
 
     #[test]
     fn a_hand_may_append_a_note() {
@@ -466,7 +492,7 @@ mod tests {
         };
         let value = serde_json::to_value(&paused).unwrap();
         let definition = registry.get(&payload::system::Paused::kind()).unwrap();
-        assert!(definition.validator.is_valid(&value));
-        assert!(!definition.validator.is_valid(&json!({ "consumer": "Links" })));
+        assert!(definition.validator().is_valid(&value));
+        assert!(!definition.validator().is_valid(&json!({ "consumer": "Links" })));
     }
 }
