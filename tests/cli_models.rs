@@ -97,7 +97,8 @@ impl Stage {
     /// Returns how many events of each type the observer wrote.
     fn events(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        let events = self.world.thought(&["event", "list", "--source", "agent:observer", "--json"]).expect(0);
+        let list = ["event", "list", "--source", "agent:observer", "--limit", "1000", "--json"];
+        let events = self.world.thought(&list).expect(0);
         for event in events.lines() {
             *counts.entry(event["type"].as_str().unwrap().to_owned()).or_default() += 1;
         }
@@ -328,4 +329,34 @@ fn whoever_is_killed_in_flight_leaves_one_request_an_attempt() {
             false,
         );
     }
+}
+
+#[test]
+fn a_trap_at_any_step_ends_its_actor_and_leaves_one_output() {
+    let points = ["received.before", "started.inside", "started.after", "runner.before", "runner.inside"];
+    let later = ["runner.after", "settle.before", "settle.inside", "settle.after"];
+    let terms = Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() };
+    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+    let service = stage.world.serve(&[]);
+    let mut notes = 0;
+    for point in points.into_iter().chain(later) {
+        for action in ["fail", "kill-actor", "panic"] {
+            notes += 1;
+            let point = format!("attempt.{point}");
+            let actor = "thoughtstream/consumers/observer";
+            stage.world.thought(&["rehearsal", "arm", &point, action, "--actor", actor]).expect(0);
+            stage.world.append(&format!("note-{notes}"), "text").expect(0);
+            stage.world.until(&["status", "--json"], |status| {
+                // Repeated ends lead to a quarantine, as they are meant to; a person lets it go on.
+                if status.stdout.contains("\"quarantined\"") {
+                    stage.world.thought(&["consumer", "resume", "observer"]);
+                }
+                stage.events().get("stream.thought.derived.message.observation") == Some(&notes)
+            });
+        }
+    }
+    assert!(stage.requests() <= stage.events()["stream.thought.run.started"]);
+    assert!(!stage.events().contains_key("stream.thought.run.failed"), "a trap is no failure of a run");
+    assert_eq!(service.stop(), 0);
+    stage.verify();
 }

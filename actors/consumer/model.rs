@@ -24,6 +24,7 @@ use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy};
 use thoughtstream_domain::packet::{Packet, PromptRevision};
 use thoughtstream_domain::provider::{AskError, ModelRequest, ProfileName};
 use thoughtstream_effects::sandbox::Limits;
+use thoughtstream_store::RequestFault;
 use tokio::time::Instant;
 
 use super::attempt::{Attempt, Ended, is_in};
@@ -31,9 +32,12 @@ use crate::broker::{BrokerHandle, Brokers, Reply};
 use crate::cell::{CellFault, Cells};
 use crate::killpoint::KillPoint;
 use crate::runner::RunFailure;
+use crate::supervisor::Fault;
 
 /// The profile that the declaration names has no broker: it was not in the configuration when the service started.
 const NO_BROKER: &str = "provider-not-started";
+/// What belongs to the frozen request could not be read.
+const STORE_UNREADABLE: &str = "store-unreadable";
 /// The service was started without workers.
 const NO_CELLS: &str = "sandbox-not-started";
 
@@ -89,8 +93,8 @@ enum Prepared {
     Refused(RunFailure),
 }
 
-/// Is what came of one request, as the parent saw it.
-type Heard = Arc<Mutex<Option<Result<Reply, AskError>>>>;
+/// Is what came of one request, as the parent saw it; a fault if a kill point kept it from being asked.
+type Heard = Arc<Mutex<Option<Result<Result<Reply, AskError>, Fault>>>>;
 
 impl Attempt {
     /// Runs one attempt of a consumer that asks a model.
@@ -109,7 +113,9 @@ impl Attempt {
             Prepared::Fixed(answer) => {
                 return self.answer_fixed(&work, execution, previous, answer).await;
             }
-            Prepared::Refused(failure) => return self.refuse(execution, previous, failure).await,
+            Prepared::Refused(failure) => {
+                return self.refuse(&work, execution, previous, failure).await;
+            }
         };
         execution.privacy = execution.privacy.join(packet.privacy());
         let as_before = execution.clone();
@@ -136,13 +142,14 @@ impl Attempt {
         let heard = Heard::default();
         let run = self.converse(&work, &packet, &execution, &heard).await;
         self.site.pass(KillPoint::RunnerAfter).await?;
-        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).take().transpose()?;
         self.end(&work, execution, &packet, reservation, run, heard).await
     }
 
     /// Opens an attempt and fails it: nothing was sent, so nothing is reserved.
     async fn refuse(
         self,
+        work: &ModelWork,
         mut execution: Execution,
         previous: u64,
         failure: RunFailure,
@@ -150,7 +157,7 @@ impl Attempt {
         let now = self.clock.now();
         let frame = self.spec.frame(self.incarnation, now);
         is_in(self.log.commit(execution.open(&frame, previous)).await?)?;
-        let policy = self.policy_after(failure);
+        let policy = self.policy_after(work, failure);
         let commit = execution.fail(&frame, now, failure.code, policy);
         self.settle(commit, &execution).await?;
         Ok(Ended::Stands { execution: Box::new(execution), completed: false })
@@ -160,7 +167,7 @@ impl Attempt {
     async fn converse(
         &self,
         work: &ModelWork,
-        packet: &Packet,
+        packet: &Arc<Packet>,
         execution: &Execution,
         heard: &Heard,
     ) -> Result<(), Silent> {
@@ -178,7 +185,9 @@ impl Attempt {
         let ask = |asked: Request| {
             let heard = Arc::clone(heard);
             async move {
-                if site.pass(KillPoint::RunnerInside).await.is_err() {
+                let hear = |what| *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+                if let Err(fault) = site.pass(KillPoint::RunnerInside).await {
+                    hear(Err(fault));
                     return Outcome::Refused(code("kill-point"));
                 }
                 let reply = capability.spend(asked.as_json().as_bytes()).await;
@@ -186,7 +195,7 @@ impl Attempt {
                     Ok(reply) => Outcome::Answered(Told::from(&reply.answer)),
                     Err(error) => Outcome::Refused(code(error.code.as_str())),
                 };
-                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
+                hear(Ok(reply));
                 outcome
             }
         };
@@ -194,19 +203,21 @@ impl Attempt {
         cells.run(cell, Limits::default(), deadline, ask).await.map(drop).map_err(Silent::Cell)
     }
 
-    /// Puts the images of the current message into the frozen request.
-    async fn request(&self, packet: &Packet) -> Result<ModelRequest, Silent> {
-        let (reader, hashes) = (self.reader.clone(), packet.images().iter().map(|i| i.sha256).collect());
-        let images = tokio::task::spawn_blocking(move || {
-            let hashes: Vec<thoughtstream_domain::hash::Sha256Hash> = hashes;
-            hashes.iter().map(|sha256| reader.blob(sha256)).collect::<Result<Vec<_>, _>>()
-        });
-        let images = images.await.ok().and_then(Result::ok).ok_or(Silent::Unsent("store-unreadable"))?;
-        packet.request(&images).map_err(|error| Silent::Unsent(error.code()))
+    /// Reads the images of the current message into the frozen request.
+    async fn request(&self, packet: &Arc<Packet>) -> Result<ModelRequest, Silent> {
+        let (reader, packet) = (self.reader.clone(), Arc::clone(packet));
+        let read = tokio::task::spawn_blocking(move || reader.request(&packet)).await;
+        read.map_err(|_| Silent::Unsent(STORE_UNREADABLE))?.map_err(|fault| match fault {
+            RequestFault::Row(_) => Silent::Unsent(STORE_UNREADABLE),
+            RequestFault::Image(error) => Silent::Unsent(error.code()),
+        })
     }
 
-    pub(super) fn policy_after(&self, failure: RunFailure) -> FailurePolicy {
-        if failure.retryable { FailurePolicy::Retryable(self.spec.retry) } else { FailurePolicy::Final }
+    /// Returns what follows a failure, by what the declaration is for.
+    fn policy_after(&self, work: &ModelWork, failure: RunFailure) -> FailurePolicy {
+        let declared =
+            if failure.retryable { FailurePolicy::Retryable(self.spec.retry) } else { FailurePolicy::Final };
+        work.runner.role.after_failure(declared)
     }
 }
 

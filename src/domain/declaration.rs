@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::hash::Sha256Hash;
 use crate::id::{ConsumerId, ConsumerKey, SourceId, TypeName};
 use crate::privacy::Privacy;
+use crate::repair::AgentRole;
 use crate::retry::{Interrupted, RetryPolicy};
 use crate::subscription::Subscription;
 use crate::yaml::{Problem, duration_text};
@@ -32,7 +33,7 @@ pub use catalog::{Catalog, FieldKind, PromotedField, ProviderInfo, TransformInfo
 pub use identity::{Change, bump, check_registered, diff};
 pub use load::{PROMPT_BYTES_MAX, Prompts, load_all, schema};
 pub use model::{
-    Conversation, DocumentRecipe, DocumentSubscription, ModelRunner, Role, Strategy as ContextStrategy,
+    Conversation, DocumentRecipe, DocumentSubscription, ModelRunner, Strategy as ContextStrategy,
 };
 
 /// Is a checked declaration.
@@ -105,7 +106,7 @@ impl Runner {
     /// Says whether its runs are repairs.
     #[must_use]
     pub fn repairs(&self) -> bool {
-        self.model().is_some_and(|model| model.role == Role::Repair)
+        self.model().is_some_and(|model| model.role == AgentRole::Repair)
     }
 }
 
@@ -308,7 +309,7 @@ impl Declaration {
             VersionChange::New => json!("new"),
         };
         map.insert("onVersionChange".to_owned(), change);
-        let role = self.runner.model().map_or(Role::Standard, |model| model.role);
+        let role = self.runner.model().map_or(AgentRole::Standard, |model| model.role);
         map.insert("role".to_owned(), role.as_str().into());
         map.insert("privacyFloor".to_owned(), json!(self.privacy_floor));
         Value::Object(map)

@@ -6,7 +6,7 @@ use thoughtstream_domain::contract::Mode;
 use thoughtstream_domain::conversation::compose::{ComposeError, Trusted, conversation};
 use thoughtstream_domain::conversation::reconstruct::Current;
 use thoughtstream_domain::conversation::select::Policy;
-use thoughtstream_domain::declaration::{ContextStrategy, Conversation, DocumentRecipe, Role};
+use thoughtstream_domain::declaration::{ContextStrategy, Conversation, DocumentRecipe};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::lifecycle::Execution;
 use thoughtstream_domain::packet::documents::{ResolveError, Subscribed, Subscription, resolve};
@@ -17,6 +17,7 @@ use thoughtstream_domain::packet::{
 };
 use thoughtstream_domain::payload::repair::RepairRequested;
 use thoughtstream_domain::provider::{Profile, ResponseFormat};
+use thoughtstream_domain::repair::AgentRole;
 use thoughtstream_store::SnapshotError;
 
 use super::super::attempt::{Attempt, Ended};
@@ -98,7 +99,7 @@ impl Attempt {
         let capabilities =
             Capabilities { privacy: execution.privacy, tools: Vec::new(), external_actions: false };
         let (composed, images) = match &work.runner.strategy {
-            ContextStrategy::TriggerEvents if work.runner.role == Role::Repair => {
+            ContextStrategy::TriggerEvents if work.runner.role == AgentRole::Repair => {
                 (self.again(work, &events, &capabilities)?, Vec::new())
             }
             ContextStrategy::TriggerEvents => (self.observe(work, &events, &capabilities)?, Vec::new()),

@@ -3,7 +3,6 @@
 use thoughtstream_domain::accounting::{Charge, Measured, Reservation};
 use thoughtstream_domain::commit::Commit;
 use thoughtstream_domain::contract::{Accepted, Rejection, Stop, judge_answer};
-use thoughtstream_domain::declaration::Role;
 use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::lifecycle::{Execution, Output};
 use thoughtstream_domain::packet::Packet;
@@ -11,7 +10,7 @@ use thoughtstream_domain::payload::output::{MessageObservation, Provenance};
 use thoughtstream_domain::payload::repair::{RepairProposed, RepairRequested};
 use thoughtstream_domain::payload::trace::{RunTraced, Step, TraceChunk};
 use thoughtstream_domain::provider::{AskError, Certainty, Usage};
-use thoughtstream_domain::repair::{self, Refused};
+use thoughtstream_domain::repair::{self, AgentRole, Refused};
 
 use super::super::attempt::{Attempt, Ended};
 use super::super::resume::triggers;
@@ -44,7 +43,8 @@ impl Attempt {
         run: Result<(), Silent>,
         heard: Option<Result<Reply, AskError>>,
     ) -> Result<Ended, Ended> {
-        let asked = if work.runner.role == Role::Repair { self.request_of(&execution).await? } else { None };
+        let asked =
+            if work.runner.role == AgentRole::Repair { self.request_of(&execution).await? } else { None };
         let mut finish =
             Finish { work, packet, asked: asked.as_ref(), reservation, trace: Vec::new(), requests: 0 };
         if !matches!(&run, Err(Silent::Unsent(_))) {
@@ -170,7 +170,7 @@ impl Attempt {
         charge: Charge,
     ) -> Commit {
         let frame = self.spec.frame(self.incarnation, self.clock.now());
-        let policy = finish.work.runner.role.after_failure(self.policy_after(failure));
+        let policy = self.policy_after(finish.work, failure);
         execution.fail(&frame, (finish.reservation.clone(), charge), failure.code, policy)
     }
 }

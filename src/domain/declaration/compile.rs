@@ -20,6 +20,7 @@ use crate::event::Reference;
 use crate::hash::Sha256Hash;
 use crate::id::{ConsumerId, ConsumerKey, SourceId, TypeName};
 use crate::privacy::Privacy;
+use crate::repair::AgentRole;
 use crate::retry::{Exhausted, Interrupted, InterruptedRecord, InterruptedThen, RetryPolicy};
 use crate::subscription::{Batch, Replay, Subscription, TypePattern};
 use crate::yaml::{Code, Node, Source, Span, Value as Yaml, duration_ms, nearest};
@@ -54,9 +55,7 @@ impl Compiler<'_> {
         let retry = retry.map(|retry| if repairs { RetryPolicy { attempts: 1, ..retry } } else { retry });
         let interrupted = match root.get("interrupted") {
             // One request authorizes one generation: what was cut off is not begun again.
-            None if repairs => {
-                Some(Interrupted { record: InterruptedRecord::Abandoned, then: InterruptedThen::Advance })
-            }
+            None if repairs => Some(AgentRole::Repair.interrupted(Interrupted::default())),
             written => interrupted(written),
         };
         let on_version_change = self.version_change(root.get("onVersionChange"), subscription.as_ref());

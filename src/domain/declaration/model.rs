@@ -10,7 +10,7 @@ use crate::content::Content;
 use crate::contract::Mode as OutputMode;
 use crate::id::{ConsumerId, SourceId};
 use crate::provider::ThinkingLevel;
-pub use crate::repair::AgentRole as Role;
+use crate::repair::AgentRole;
 use crate::yaml::duration_text;
 
 /// Asks one model once for each run, through the sandboxed observer cell.
@@ -35,7 +35,7 @@ pub struct ModelRunner {
     /// How the packet is composed.
     pub strategy: Strategy,
     /// What the runs are for.
-    pub role: Role,
+    pub role: AgentRole,
     /// What each run reserves, and within which limits.
     pub accounting: Policy,
 }

@@ -84,12 +84,14 @@ impl Subscription {
     }
 }
 
-/// Says whether a path is plain, relative and names one document.
+/// Says whether a path is plain, relative and names one document: no pattern, no parent, nothing empty.
 #[must_use]
 pub fn is_normalized(path: &str) -> bool {
     path.len() <= 4096
         && path.split('/').all(|word| !matches!(word, "" | "." | ".."))
-        && !path.chars().any(|c| matches!(c, '\\' | '*' | '?') || crate::text::is_hostile(c))
+        && !path
+            .chars()
+            .any(|c| matches!(c, '\\' | '*' | '?' | '[' | ']' | '{' | '}') || crate::text::is_hostile(c))
 }
 
 /// Looks documents up, as they are now and as they were.

@@ -6,17 +6,16 @@ use super::{Compiler, integer_or};
 use crate::content::Content;
 use crate::contract::Mode as OutputMode;
 use crate::declaration::codes;
-use crate::declaration::keys::model::{CONVERSATION_KEYS, MISPLACED, NOT_A_MODEL, RUNNER_KEYS};
-use crate::declaration::model::{
-    Conversation, DocumentRecipe, DocumentSubscription, ModelRunner, Role, Strategy,
-};
+use crate::declaration::codes::MISPLACED;
+use crate::declaration::keys::model::{CONVERSATION_KEYS, NOT_A_MODEL, RUNNER_KEYS};
+use crate::declaration::model::{Conversation, DocumentRecipe, DocumentSubscription, ModelRunner, Strategy};
 use crate::id::{ConsumerId, SourceId, TypeName};
 use crate::payload::TypedPayload as _;
 use crate::payload::output::MessageObservation;
 use crate::payload::repair::{RepairProposed, RepairRequested};
 use crate::payload::telegram::TelegramMessage;
 use crate::provider::ThinkingLevel;
-use crate::retry::{InterruptedRecord, InterruptedThen};
+use crate::repair::AgentRole;
 use crate::subscription::Subscription;
 use crate::yaml::{Node, duration_ms, nearest};
 
@@ -81,11 +80,9 @@ impl Compiler<'_> {
             .map_or(Some(ThinkingLevel::Off), |level| ThinkingLevel::parse(level.text()?));
         let timeout_ms = runner.get("timeout").map_or(Some(TIMEOUT_MS), |wait| duration_ms(wait.text()?));
         let stream = runner.get("stream").map_or(Some(false), Node::bool);
-        let mode = match root.get("outputMode").map_or(Some("strict-json"), Node::text) {
-            Some("strict-json") => Some(OutputMode::StrictJson),
-            Some("conversation-text") => Some(OutputMode::ConversationText),
-            _ => None,
-        };
+        let mode = root
+            .get("outputMode")
+            .map_or(Some(OutputMode::StrictJson), |mode| OutputMode::parse(mode.text()?));
         if let Some(concurrency) = root.get("subscribe").and_then(|subscribe| subscribe.get("concurrency"))
             && concurrency.integer().is_some_and(|runs| runs > 1)
         {
@@ -97,14 +94,10 @@ impl Compiler<'_> {
                 hint,
             );
         }
-        let role = match root.get("role").map_or(Some("standard"), Node::text) {
-            Some("standard") => Some(Role::Standard),
-            Some("repair") => Some(Role::Repair),
-            _ => None,
-        };
+        let role = root.get("role").map_or(Some(AgentRole::Standard), |role| AgentRole::parse(role.text()?));
         let strategy = self.strategy(root, subscription, mode);
         self.what_a_model_needs(root);
-        if role == Some(Role::Repair) {
+        if role == Some(AgentRole::Repair) {
             self.repair(root, mode, strategy.as_ref());
         }
         let accounting = timeout_ms.and_then(|timeout_ms| self.accounting(root, timeout_ms));
@@ -335,9 +328,7 @@ impl Compiler<'_> {
         }
         if let Some(interrupted) = root.get("interrupted") {
             let found = super::interrupted(Some(interrupted));
-            let fits = found.is_none_or(|found| {
-                found.record == InterruptedRecord::Abandoned && found.then == InterruptedThen::Advance
-            });
+            let fits = found.is_none_or(|found| found == AgentRole::Repair.interrupted(found));
             if !fits {
                 let hint = "write `{ record: abandoned, then: advance }`, or remove it";
                 self.refuse(interrupted.span, codes::REPAIR, "an interrupted repair is given up", hint);

@@ -1,7 +1,7 @@
 //! The keys of a consumer that asks a model: its runner, its context, its account.
 
 use super::{CONSUMER, SOURCE};
-use crate::declaration::codes;
+use crate::accounting::{LEASE_MS_MAX, LIMITS_MAX, ROLLING_MS_MAX};
 use crate::id::WORD_BYTES_MAX;
 use crate::yaml::{Choice, Form, Key, Shape};
 
@@ -9,22 +9,16 @@ use crate::yaml::{Choice, Form, Key, Shape};
 const DOCUMENTS_MAX: usize = 32;
 /// The most agents whose replies belong to one history.
 const HISTORY_AGENTS_MAX: usize = 32;
-/// The longest a run may take: a day is a schedule, not a run.
+/// The longest a run may take: what takes longer is a job and no request.
 const TIMEOUT_MS_MAX: u64 = 1_800_000;
-/// The longest window of a limit.
-const WINDOW_MS_MAX: u64 = 366 * 86_400_000;
-/// The longest lease of a reservation.
-const LEASE_MS_MAX: u64 = 86_400_000;
 /// More than this of anything is no limit.
 const AMOUNT_MAX: i64 = 1_000_000_000_000;
-/// A policy has at most this many limits; each is looked at before every run.
-const LIMITS_MAX: usize = 16;
 
 pub(in crate::declaration) static PROVIDER: Form = Form {
     name: "the name of a provider profile",
     example: "local",
     units_max: WORD_BYTES_MAX,
-    accepts: |text| crate::id::ConsumerId::parse(text).is_ok(),
+    accepts: crate::provider::is_profile_name,
     pattern: Some("^[a-z][a-z0-9-]*$"),
 };
 static MODEL: Form = Form {
@@ -38,17 +32,9 @@ static DOCUMENT_PATH: Form = Form {
     name: "a path below the source's root, normalised",
     example: "memory.md",
     units_max: 4096,
-    accepts: is_document_path,
+    accepts: crate::packet::documents::is_normalized,
     pattern: None,
 };
-
-/// Says whether a path is relative and normalised, and names one file: no pattern, no parent, nothing empty.
-fn is_document_path(path: &str) -> bool {
-    let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
-    !path.is_empty()
-        && path.split('/').all(plain)
-        && !path.chars().any(|c| c.is_control() || matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\'))
-}
 
 /// How much a model is to think.
 pub(super) static THINKING: [Choice; 6] = [
@@ -122,7 +108,7 @@ static LIMIT: [Key; 6] = [
     Key::optional(
         "length",
         "how long a rolling window is",
-        Shape::Duration { min_ms: 1_000, max_ms: WINDOW_MS_MAX },
+        Shape::Duration { min_ms: 1_000, max_ms: ROLLING_MS_MAX },
     ),
     Key::optional("calls", "the most requests", AMOUNT),
     Key::optional("inputTokens", "the most tokens of requests", AMOUNT),
@@ -151,7 +137,7 @@ static ACCOUNTING: [Key; 4] = [
 /// An inference account.
 pub(super) static ACCOUNTING_SHAPE: Shape = Shape::Map(&ACCOUNTING);
 
-/// Event types that only make sense to those who ask a model, and what is said of a runner that does not.
+/// What is said of a key that only a runner that asks a model has.
 pub(in crate::declaration) const NOT_A_MODEL: &str = "this belongs to a runner that asks a model";
 
 /// What only such a runner has.
@@ -161,6 +147,3 @@ pub(in crate::declaration) static RUNNER_KEYS: [&str; 6] =
 /// What only a conversation's context has.
 pub(in crate::declaration) static CONVERSATION_KEYS: [&str; 3] =
     ["documents", "historyAgentIds", "assistantHistoryMaxTurns"];
-
-/// The code of a key that belongs to another kind of consumer.
-pub(in crate::declaration) const MISPLACED: crate::yaml::Code = codes::MISPLACED;

@@ -172,6 +172,19 @@ fn what_a_model_consumer_must_say_is_asked_for() {
 }
 
 #[test]
+fn a_policy_has_no_more_limits_than_an_account_looks_at() {
+    let limits = |count: usize| {
+        let one = |n: usize| format!("    - {{ window: rolling, length: {}m, calls: 10 }}\n", n + 1);
+        (0..count).map(one).collect::<String>()
+    };
+    let start = OBSERVER.find("    - { window").unwrap();
+    let with = |count| format!("{}{}", &OBSERVER[..start], limits(count));
+    assert!(load(&[("a.yaml", &with(crate::accounting::LIMITS_MAX))]).is_ok());
+    let problems = load(&[("a.yaml", &with(crate::accounting::LIMITS_MAX + 1))]).unwrap_err();
+    assert!(codes_of(&problems).contains(&"shape.out-of-bounds"), "{}", render_all(&problems));
+}
+
+#[test]
 fn a_conversation_is_that_of_one_bot() {
     for (from, to) in [
         ("sources: [telegram:bot]", "sources: [telegram:bot, telegram:other]"),
@@ -183,7 +196,7 @@ fn a_conversation_is_that_of_one_bot() {
     ] {
         assert_eq!(broken(CONVERSATION, &[(from, to)]), ["declaration.conversation"], "{to}");
     }
-    for path in ["../secret.md", "/etc/passwd", "a//b.md", "*.md", "./a.md"] {
+    for path in ["../secret.md", "/etc/passwd", "a//b.md", "*.md", "./a.md", "[ab].md", "{a,b}.md"] {
         let to = format!("paths: [\"{path}\"]");
         assert_eq!(
             broken(CONVERSATION, &[("paths: [identity.md, memory.md]", &to)]),
