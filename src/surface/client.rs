@@ -33,8 +33,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How often either is tried.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// A greeting comes at once or the service is stuck.
-const GREETING_PATIENCE: Duration = Duration::from_secs(5);
+/// A greeting comes within this time or the service is stuck; the door lets whoever comes last wait for a place less long.
+const GREETING_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Is who was reached.
 #[derive(Debug)]

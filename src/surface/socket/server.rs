@@ -26,6 +26,13 @@ use crate::socket::lines::{LineError, read_line};
 /// How many clients one door serves at once: people and their scripts, not a web site.
 const CLIENTS_MAX: usize = 64;
 
+/// How many more may wait for a place; whoever comes after them is turned away at once.
+const WAITING_MAX: usize = 192;
+
+/// Whoever waits for a place gets one within this time or is turned away: longer than those who connect and say
+/// nothing may keep theirs.
+const PLACE_PATIENCE: Duration = Duration::from_secs(8);
+
 /// A client that connects says who it is within this time.
 const GREETING_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -102,6 +109,7 @@ pub async fn serve<D: Desk>(
 ) -> std::io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+    let waiting = Arc::new(Semaphore::new(WAITING_MAX));
     let clients = TaskTracker::new();
     loop {
         let stream = tokio::select! {
@@ -116,13 +124,18 @@ pub async fn serve<D: Desk>(
                 }
             },
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(waits) = Arc::clone(&waiting).try_acquire_owned() else {
             clients.spawn(turn_away(stream, busy()));
             continue;
         };
-        let (desk, stop) = (Arc::clone(&desk), stop.clone());
+        let (desk, stop, places) = (Arc::clone(&desk), stop.clone(), Arc::clone(&places));
         clients.spawn(async move {
-            let _place = place;
+            let place = tokio::select! {
+                () = stop.cancelled() => return,
+                place = timeout(PLACE_PATIENCE, places.acquire_owned()) => place,
+            };
+            drop(waits);
+            let Ok(Ok(_place)) = place else { return turn_away(stream, busy()).await };
             if let Err(Left { why }) = client(door, stream, desk, our_uid, stop).await {
                 tracing::debug!(why, "a client left early");
             }
@@ -143,8 +156,12 @@ const fn left(why: &'static str) -> Left {
 }
 
 fn busy() -> Failure {
-    Failure::new(Exit::CouldNotLook, "socket.busy", format!("{CLIENTS_MAX} clients are being served already"))
-        .with_hint("try again when one of them is done")
+    Failure::new(
+        Exit::CouldNotLook,
+        "socket.busy",
+        format!("{CLIENTS_MAX} clients are being served and others wait for a place"),
+    )
+    .with_hint("try again when one of them is done")
 }
 
 async fn turn_away(stream: UnixStream, failure: Failure) {

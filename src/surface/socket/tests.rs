@@ -190,17 +190,26 @@ async fn a_watcher_that_vanishes_ends_its_answer() {
 }
 
 #[tokio::test]
-async fn more_clients_than_places_are_told_so_and_a_stop_empties_the_door() {
+async fn more_clients_than_places_wait_or_are_told_so_and_a_stop_empties_the_door() {
     let served = start();
     let (ask, _) = recorded(&served._base.path().join("data")).unwrap().unwrap();
     let mut clients = Vec::new();
     for _ in 0..64 {
         clients.push(Client::greeted(&ask).await);
     }
+    let mut waiting = Vec::new();
+    for _ in 0..192 {
+        waiting.push(Client::connect(&ask).await);
+    }
     let mut late = Client::connect(&ask).await;
     assert_eq!(late.failure_code().await, "socket.busy");
+    // A place that becomes free is given to the one that has waited longest.
+    drop(clients.pop());
+    let mut first = waiting.remove(0);
+    first.say(&serde_json::to_string(&Hello::ours()).unwrap()).await;
+    assert!(matches!(first.hear().await, Some(Frame::Greeting(_))));
     served.stop.cancel();
-    for mut client in clients {
+    for mut client in clients.into_iter().chain(waiting) {
         assert_eq!(client.hear().await, None);
     }
     drop(served.doors);
