@@ -25,6 +25,7 @@ pub mod operate;
 pub mod packet;
 pub mod payload;
 pub mod privacy;
+pub mod proposal;
 pub mod provider;
 pub mod registry;
 pub mod repair;

@@ -22,6 +22,7 @@ use crate::content::Content;
 use crate::hash::Sha256Hash;
 use crate::id::{ConsumerKey, DocumentId, EventId, ExecutionId, SourceId, TypeRef};
 use crate::privacy::Privacy;
+use crate::proposal::capability::ProposalCapability;
 use crate::provider::{ImageKind, Message, ModelRequest, Part, RequestError, ResponseFormat, Role};
 use crate::provider::{ThinkingLevel, Tool};
 
@@ -73,7 +74,7 @@ pub struct PromptRevision {
 }
 
 /// Names the contract that the answer is held against.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContractRevision {
     /// Its name and version.
@@ -131,6 +132,8 @@ pub struct Subject {
     pub capabilities: Capabilities,
     /// The images of the current message.
     pub images: Vec<ImageArtifact>,
+    /// What may be proposed; none if the declaration lets nothing be.
+    pub proposals: Option<ProposalCapability>,
 }
 
 /// Is a request with the account of how it came about. Made only by the functions that keep the account.
@@ -242,6 +245,9 @@ struct Body {
     image_artifacts_sha256: Sha256Hash,
     request: ModelRequest,
     manifest: Manifest,
+    /// Absent where nothing may be proposed, so that packets from before there were proposals keep their bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    proposals: Option<ProposalCapability>,
 }
 
 /// Is a sealed packet: its canonical bytes are what is stored, and their hash is what it is known by.
@@ -359,8 +365,17 @@ impl Packet {
     /// [`SealError`] if it cannot be asked or stored.
     pub fn seal(subject: Subject, asking: Asking, composed: Composed) -> Result<Self, SealError> {
         let Composed { messages, manifest, privacy, documents } = composed;
-        let Subject { consumer, fingerprint, triggers, prompt, contract, runtime, mut capabilities, images } =
-            subject;
+        let Subject {
+            consumer,
+            fingerprint,
+            triggers,
+            prompt,
+            contract,
+            runtime,
+            mut capabilities,
+            images,
+            proposals,
+        } = subject;
         capabilities.privacy = capabilities.privacy.join(privacy);
         let Asking { max_output_tokens, thinking, response, tools, stream } = asking;
         let model = runtime.model.clone();
@@ -382,6 +397,7 @@ impl Packet {
             image_artifacts: images,
             request,
             manifest,
+            proposals,
         };
         let bytes = canonical::write_type(&body).map_err(|_| SealError::Canonical)?;
         if bytes.len() > PACKET_BYTES_MAX {
@@ -556,6 +572,12 @@ impl Packet {
     #[must_use]
     pub const fn manifest(&self) -> &Manifest {
         &self.body.manifest
+    }
+
+    /// Returns what may be proposed; none if the declaration lets nothing be.
+    #[must_use]
+    pub const fn proposals(&self) -> Option<&ProposalCapability> {
+        self.body.proposals.as_ref()
     }
 
     /// Returns the packet as JSON, content included: for people who ask for it.

@@ -28,6 +28,8 @@ pub enum Writer {
     Decision,
     /// Trusted code that changed the world.
     Effect,
+    /// The one actor that changes the memory document.
+    Materialization,
     /// A person who appends something by hand.
     Hand,
 }
@@ -42,6 +44,7 @@ impl Writer {
             Self::Supervision => "supervision",
             Self::Decision => "decision",
             Self::Effect => "effect",
+            Self::Materialization => "materialization",
             Self::Hand => "hand",
         }
     }
@@ -241,6 +244,13 @@ impl Registry {
             Definition::of::<payload::repair::RepairRequested>(),
             Definition::of::<payload::repair::RepairProposed>(),
             Definition::of::<payload::trace::RunTraced>(),
+            Definition::of::<payload::proposal::MemoryChangeProposed>(),
+            Definition::of::<payload::proposal::CorrectionProposed>(),
+            Definition::of::<payload::proposal::FocusProposed>(),
+            Definition::of::<payload::proposal::ProposalDecision>(),
+            Definition::of::<payload::materialization::MaterializationStarted>(),
+            Definition::of::<payload::materialization::Materialized>(),
+            Definition::of::<payload::materialization::MaterializationFailed>(),
             Definition::of::<payload::system::Restarted>(),
             Definition::of::<payload::system::Quarantined>(),
             Definition::of::<payload::system::Incident>(),
@@ -365,14 +375,18 @@ fn source_rule(by: Writer, kind: &str) -> Option<&'static str> {
             Some("supervision writes to system:… and agent:…")
         }
         Writer::Decision if kind != "system" => Some("decisions are written to system:decisions"),
-        Writer::Producer if matches!(kind, "agent" | "system" | "notes") => {
+        Writer::Producer if matches!(kind, "agent" | "system" | "notes" | "materialization") => {
             Some("a producer writes to a source of its own")
+        }
+        Writer::Materialization if kind != "materialization" => {
+            Some("the materializer writes to materialization:ROOT")
         }
         Writer::Hand
         | Writer::Settlement
         | Writer::Supervision
         | Writer::Decision
         | Writer::Producer
+        | Writer::Materialization
         | Writer::Effect => None,
     }
 }

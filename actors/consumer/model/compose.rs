@@ -121,6 +121,7 @@ impl Attempt {
             },
             capabilities,
             images,
+            proposals: None,
         };
         let packet = Packet::seal(subject, work.asking(profile), composed);
         let packet = packet.map_err(|_| Stopped::of_input("context-not-sealed"))?;

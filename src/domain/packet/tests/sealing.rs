@@ -37,6 +37,7 @@ fn subject(images: Vec<ImageArtifact>, current: crate::id::EventId) -> Subject {
             external_actions: false,
         },
         images,
+        proposals: None,
     }
 }
 

@@ -381,6 +381,7 @@ fn sealed(note: &Event) -> Packet {
         },
         capabilities,
         images: Vec::new(),
+        proposals: None,
     };
     let asking = Asking {
         max_output_tokens: 400,
