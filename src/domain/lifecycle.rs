@@ -6,11 +6,13 @@
 
 mod admission;
 mod attempt;
+mod settle;
 
 use serde::{Deserialize, Serialize};
 
 pub use admission::{Admission, Ending};
 pub use attempt::{AttemptKey, Run, RunState};
+pub use settle::Made;
 
 use crate::commit::{Commit, ExecutionKey, Precondition, Row};
 use crate::event::{Actor, ActorKind, Candidate, Envelope, Event, Parent};
@@ -18,8 +20,7 @@ use crate::hash::Sha256Hash;
 use crate::id::{ConsumerKey, EventId, ExecutionId, IdempotencyKey, RunId, SourceId};
 use crate::payload::TypedPayload;
 use crate::payload::run::{
-    Next, RunAbandoned, RunCompleted, RunFailed, RunReceived, RunStamp, RunStarted, RunStatusUnknown,
-    TriggerName,
+    Next, RunAbandoned, RunFailed, RunReceived, RunStamp, RunStarted, RunStatusUnknown, TriggerName,
 };
 use crate::payload::system::{Operator, RetryRequested, Skipped};
 use crate::privacy::Privacy;
@@ -358,82 +359,6 @@ impl Execution {
         let appends = self.open_next(frame);
         let run = self.run(frame, RunState::Started, frame.now);
         Commit { preconditions, appends, rows: vec![Row::Execution(self.clone()), Row::Run(run)] }
-    }
-
-    /// Returns the key of output number `index`: without the attempt, so that an execution whose output is
-    /// in the log can never put a second one beside it.
-    fn output_key(&self, index: usize) -> IdempotencyKey {
-        let first = self.triggers[0].sequence;
-        let key = format!("v{}/{}/{first:012}/output/{index}", self.consumer.version, self.source);
-        IdempotencyKey::parse(&key).expect("a source and numbers make a key")
-    }
-
-    /// Makes the candidates of outputs, checked against their types.
-    ///
-    /// # Errors
-    /// The registry's refusal of the first output that does not fit.
-    fn outputs(
-        &self,
-        registry: &crate::registry::Registry,
-        outputs: Vec<Output>,
-    ) -> Result<Vec<Candidate>, crate::registry::DoorError> {
-        let admit = |(index, output): (usize, Output)| {
-            let mut envelope = self.envelope("output", ActorKind::Agent);
-            envelope.key = self.output_key(index);
-            envelope.address = output.address;
-            let payload = crate::content::Content::new(crate::registry::DraftPayload(output.payload));
-            let draft = crate::registry::Draft { kind: output.kind, envelope, payload };
-            registry.admit(crate::registry::Writer::Settlement, draft)
-        };
-        outputs.into_iter().enumerate().map(admit).collect()
-    }
-
-    /// Settles the open attempt: outputs, terminal event, rows and progress in one commit.
-    ///
-    /// # Errors
-    /// The registry's refusal if an output does not fit its type; the attempt is then to be failed.
-    pub fn complete(
-        &mut self,
-        frame: &Frame,
-        ending: impl Into<Ending>,
-        registry: &crate::registry::Registry,
-        outputs: Vec<Output>,
-    ) -> Result<Commit, crate::registry::DoorError> {
-        let mut appends = self.outputs(registry, outputs)?;
-        let preconditions = vec![Precondition::AttemptOpen(self.attempt_key())];
-        let rows = self.close_completed(frame, ending.into(), &mut appends);
-        Ok(Commit { preconditions, appends, rows })
-    }
-
-    /// Opens and settles the next attempt in one commit, for a declaration with `lifecycle: settled`.
-    ///
-    /// # Errors
-    /// The registry's refusal if an output does not fit its type.
-    pub fn settle_at_once(
-        &mut self,
-        frame: &Frame,
-        previous: u64,
-        registry: &crate::registry::Registry,
-        outputs: Vec<Output>,
-    ) -> Result<Commit, crate::registry::DoorError> {
-        let mut next = self.clone();
-        let preconditions = next.may_open(previous);
-        let mut appends = next.open_next(frame);
-        let mut settled = next.outputs(registry, outputs)?;
-        let rows = next.close_completed(frame, frame.now.into(), &mut settled);
-        appends.append(&mut settled);
-        *self = next;
-        Ok(Commit { preconditions, appends, rows })
-    }
-
-    fn close_completed(&mut self, frame: &Frame, ending: Ending, appends: &mut Vec<Candidate>) -> Vec<Row> {
-        let outputs: Vec<EventId> = appends.iter().map(Candidate::id).collect();
-        let charge = ending.charge();
-        let completed = RunCompleted { stamp: self.stamp(), outputs: outputs.clone(), charge };
-        appends.push(completed.candidate(self.envelope("completed", ActorKind::Agent)));
-        self.state = ExecutionState::Closed { how: Closure::Completed };
-        self.since = frame.now;
-        self.end(frame, RunState::Completed { outputs }, ending)
     }
 
     /// Returns the rows that end the current attempt.

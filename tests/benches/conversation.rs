@@ -128,7 +128,7 @@ fn exchange(n: i64) -> Vec<Candidate> {
     ));
     let output = MessageObservation::of(accepted, stamp.clone(), Sha256Hash::of(b"packet"), provenance);
     let output = output.candidate(envelope("agent:talk", &key("output"), of.clone()));
-    let completed = RunCompleted { stamp, outputs: vec![output.id()], charge: None };
+    let completed = RunCompleted { stamp, outputs: vec![output.id()], proposals: Vec::new(), charge: None };
     let completed = completed.candidate(envelope("agent:talk", &key("completed"), of));
     let binding = DeliveryBinding {
         delivery: DeliveryId::derive(&source("delivery:bot"), "direct-reply", &output.id()),

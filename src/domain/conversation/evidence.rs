@@ -4,9 +4,11 @@
 //! counts is decided in [`super::reconstruct`].
 
 use crate::content::Content;
-use crate::hash::{ChainHash, tagged};
-use crate::id::{ConsumerKey, EventId, RunId};
+use crate::event::Event;
+use crate::hash::{ChainHash, Sha256Hash, tagged};
+use crate::id::{ConsumerKey, EventId, ExecutionId, RunId, SourceId};
 use crate::judgment::Hidden;
+use crate::packet::ContractRevision;
 use crate::payload::telegram::{ChatId, SenderId};
 use crate::privacy::Privacy;
 
@@ -45,6 +47,8 @@ pub struct Reply {
     pub receipt: EventId,
     /// The receipt's global position.
     pub position: u64,
+    /// Which bot delivered it.
+    pub bot: SourceId,
     /// To whom it was delivered.
     pub party: Party,
     /// The root that the receipt names.
@@ -59,10 +63,16 @@ pub struct Reply {
     pub output_root: EventId,
     /// The text that was delivered.
     pub text: Content<String>,
+    /// The contract that the output names.
+    pub contract: ContractRevision,
+    /// The hash of the context that the output names.
+    pub snapshot: Sha256Hash,
     /// Who may see it.
     pub privacy: Privacy,
     /// The completion that settled the output; none if the log has no such one.
     pub completion: Option<Completion>,
+    /// How many completions name this output or its run; what is sound has one.
+    pub completions: usize,
     /// What a person's correction makes of it, if there is one, or why it does not count.
     pub correction: Option<Result<Correction, Hidden>>,
 }
@@ -72,10 +82,16 @@ pub struct Reply {
 pub struct Completion {
     /// The run it completed.
     pub run: RunId,
+    /// The execution.
+    pub execution: ExecutionId,
     /// The consumer version.
     pub consumer: ConsumerKey,
     /// The outputs that it settled.
     pub outputs: Vec<EventId>,
+    /// The proposals that it names.
+    pub proposals: Vec<EventId>,
+    /// Those of them that the log has, in the same order.
+    pub proposed: Vec<Event>,
 }
 
 /// Names a stretch of events in one line: the first and the last, how many, and a hash over all of them.
@@ -120,4 +136,39 @@ pub trait Evidence {
     /// # Errors
     /// If the log cannot be read.
     fn rest(&mut self) -> Result<Option<Stretch>, Self::Error>;
+
+    /// Returns the contract that the context of a completed run was frozen with, if that context is in the log and
+    /// has this hash.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    fn frozen_contract(
+        &mut self,
+        completion: &Completion,
+        snapshot: &Sha256Hash,
+    ) -> Result<Option<ContractRevision>, Self::Error>;
+}
+
+impl<E: Evidence> Evidence for &mut E {
+    type Error = E::Error;
+
+    fn message(&mut self) -> Result<Option<Message>, Self::Error> {
+        (**self).message()
+    }
+
+    fn replies(&mut self, message: &Message) -> Result<Vec<Reply>, Self::Error> {
+        (**self).replies(message)
+    }
+
+    fn rest(&mut self) -> Result<Option<Stretch>, Self::Error> {
+        (**self).rest()
+    }
+
+    fn frozen_contract(
+        &mut self,
+        completion: &Completion,
+        snapshot: &Sha256Hash,
+    ) -> Result<Option<ContractRevision>, Self::Error> {
+        (**self).frozen_contract(completion, snapshot)
+    }
 }

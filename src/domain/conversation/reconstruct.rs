@@ -7,13 +7,14 @@
 use crate::content::Content;
 use crate::event::{Event, PayloadError};
 use crate::hash::Sha256Hash;
-use crate::id::{ConsumerId, EventId, RunId};
+use crate::id::{EventId, SourceId};
 use crate::judgment::Hidden;
 use crate::payload::telegram::TelegramMessage;
 use crate::privacy::Privacy;
 
 use super::correction::Correction;
-use super::evidence::{Evidence, Message, Party, Reply, Stretch};
+use super::evidence::{Completion, Evidence, Message, Party, Reply, Stretch};
+use crate::packet::ContractRevision;
 
 /// Stands for an image without words, in the turn that is answered and in every one before.
 pub const IMAGE_PLACEHOLDER: &str = "[image]";
@@ -34,7 +35,7 @@ pub enum Turn {
     /// What the person wrote.
     User(UserTurn),
     /// What was delivered as an answer.
-    Assistant(AssistantTurn),
+    Assistant(Box<AssistantTurn>),
 }
 
 /// Is what the person wrote.
@@ -53,12 +54,20 @@ pub struct UserTurn {
 pub struct AssistantTurn {
     /// The output's event.
     pub id: EventId,
-    /// The run.
-    pub run: RunId,
-    /// Who answered.
-    pub agent: ConsumerId,
+    /// The message it answers.
+    pub root: EventId,
+    /// The run, who answered, and what else it settled.
+    pub completion: Completion,
+    /// How many completions name this output or its run.
+    pub completions: usize,
     /// The receipt's event.
     pub receipt: EventId,
+    /// Which bot delivered it.
+    pub bot: SourceId,
+    /// The contract that the output names.
+    pub contract: ContractRevision,
+    /// The hash of the context that the output names.
+    pub snapshot: Sha256Hash,
     /// The exact text that was delivered.
     pub delivered: Content<String>,
     /// The correction that counts.
@@ -156,6 +165,8 @@ pub struct Current {
     pub id: EventId,
     /// Its global position.
     pub position: u64,
+    /// The bot it was written to.
+    pub bot: SourceId,
     /// Who wrote it where.
     pub party: Party,
     /// What was written; empty for an image without words.
@@ -176,6 +187,7 @@ impl Current {
         Ok(Self {
             id: event.id,
             position: event.position,
+            bot: event.source.clone(),
             party: Party { chat: message.chat, sender: Some(message.sender) },
             text: Content::new(message.text.reveal().to_owned()),
             images: message.images,
@@ -273,11 +285,22 @@ impl<E: Evidence> Reconstruction<E> {
             Some(Ok(correction)) => (Some(correction), None),
             Some(Err(unfit)) => (None, Some(unfit)),
         };
-        let agent = completion.consumer.id.clone();
-        let Reply { output, run, receipt, text, privacy, .. } = reply;
-        let turn =
-            AssistantTurn { id: output, run, agent, receipt, delivered: text, correction, unfit, privacy };
-        Found::Turn(Turn::Assistant(turn))
+        let completion = completion.clone();
+        let Reply { output, root, completions, receipt, bot, contract, snapshot, text, privacy, .. } = reply;
+        Found::Turn(Turn::Assistant(Box::new(AssistantTurn {
+            id: output,
+            root,
+            completion,
+            completions,
+            receipt,
+            bot,
+            contract,
+            snapshot,
+            delivered: text,
+            correction,
+            unfit,
+            privacy,
+        })))
     }
 }
 

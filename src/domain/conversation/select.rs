@@ -134,7 +134,9 @@ fn windows(found: Vec<Turn>, policy: &Policy, manifest: &mut Manifest) -> Vec<Tu
     for turn in found {
         let count = match &turn {
             Turn::User(_) => &mut users,
-            Turn::Assistant(reply) if policy.agents.contains(&reply.agent) => &mut assistants,
+            Turn::Assistant(reply) if policy.agents.contains(&reply.completion.consumer.id) => {
+                &mut assistants
+            }
             Turn::Assistant(reply) => {
                 manifest.omit(Part::Assistant, reply.id, Rule::AgentNotListed);
                 continue;
@@ -174,7 +176,7 @@ fn render(turns: &[Turn], manifest: &mut Manifest) -> (Vec<Selected>, BTreeMap<E
     let replies: Vec<_> = turns
         .iter()
         .filter_map(|turn| match turn {
-            Turn::Assistant(reply) => Some(reply),
+            Turn::Assistant(reply) => Some(&**reply),
             Turn::User(_) => None,
         })
         .collect();

@@ -121,7 +121,7 @@ fn run_of(agent: &str, trigger: Event, said: &Value) -> Run {
     let place = format!("agent:{agent}");
     let output = output.candidate(envelope_in(&place, "output/0", Some(&trigger)));
     let output = placed(&output, 2, Some(trigger.root));
-    let completed = RunCompleted { stamp, outputs: vec![output.id], charge: None };
+    let completed = RunCompleted { stamp, outputs: vec![output.id], proposals: Vec::new(), charge: None };
     let completed = completed.candidate(envelope_in(&place, "completed", Some(&trigger)));
     let completed = placed(&completed, 3, Some(trigger.root));
     Run { completed, output, trigger }

@@ -166,3 +166,63 @@ fn the_same_step_is_the_same_commit() {
     let verdict = Verdict::AlreadyCommitted(vec![]);
     assert!(verdict.placed().is_some());
 }
+
+/// An output whose type admits it, and what stands in for a proposal.
+fn proposing(execution: &Execution) -> (Made, EventId) {
+    let escalation = crate::payload::escalation::Escalation {
+        to: crate::id::ConsumerId::parse("other").unwrap(),
+        reason: "look".to_owned(),
+        evidence: vec![execution.triggers[0].id],
+    };
+    let kind = crate::payload::escalation::Escalation::kind();
+    let output = execution.output_id(&kind, 0);
+    let payload = serde_json::to_value(&escalation).unwrap();
+    let outputs = vec![Output { kind, payload, address: None }];
+    let proposals = ["memory-change", "self-correction"]
+        .map(|what| escalation.candidate(execution.proposing(what, crate::event::Parent::named(output))));
+    (Made { outputs, proposals: proposals.into() }, output)
+}
+
+#[test]
+fn output_proposals_and_completed_stand_in_this_order_and_completed_names_them() {
+    let mut execution = opened();
+    let (made, output) = proposing(&execution);
+    let proposals: Vec<EventId> = made.proposals.iter().map(Candidate::id).collect();
+    let commit =
+        execution.complete(&frame(11), frame(10).now, &crate::registry::Registry::shipped(), made).unwrap();
+    let ids: Vec<EventId> = commit.appends.iter().map(Candidate::id).collect();
+    assert_eq!(ids[..3], [output, proposals[0], proposals[1]]);
+    assert_eq!(kinds(&commit).last(), Some(&"completed"));
+    let completed: crate::payload::run::RunCompleted =
+        serde_json::from_slice(commit.appends[3].payload().reveal()).unwrap();
+    assert_eq!((completed.outputs, completed.proposals), (vec![output], proposals));
+    assert!(matches!(commit.rows[..], [Row::Execution(_), Row::Run(_)]));
+}
+
+#[test]
+fn a_proposal_is_one_event_an_execution_sensitive_and_of_the_agent() {
+    let mut execution = Execution::fix(&frame(10), &[event(3, Privacy::PublicSource)]);
+    let _first = execution.open(&frame(10), 0);
+    let (first, _) = proposing(&execution);
+    execution.attempts += 1;
+    let (second, _) = proposing(&execution);
+    for (one, other) in first.proposals.iter().zip(&second.proposals) {
+        assert_eq!(one.id(), other.id(), "another attempt proposes under the same key");
+        assert_eq!(one.envelope().privacy, Privacy::Sensitive);
+        assert_eq!(one.envelope().actor.kind, ActorKind::Agent);
+    }
+    assert_ne!(first.proposals[0].id(), first.proposals[1].id());
+}
+
+#[test]
+fn a_completed_event_from_before_proposals_is_read_and_written_as_it_was() {
+    let old = crate::payload::run::RunCompleted {
+        stamp: opened().stamp(),
+        outputs: vec![EventId::from_bytes([1; 32])],
+        proposals: Vec::new(),
+        charge: None,
+    };
+    let value = serde_json::to_value(&old).unwrap();
+    assert!(value.get("proposals").is_none(), "{value}");
+    assert_eq!(serde_json::from_value::<crate::payload::run::RunCompleted>(value).unwrap(), old);
+}

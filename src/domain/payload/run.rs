@@ -112,6 +112,10 @@ run_payload!(
     RunCompleted, "stream.thought.run.completed", Writer::Settlement, &[], {
         /// The outputs, in order.
         outputs: Vec<EventId>,
+        /// The proposals that settled with them, in order: no other ever counts as one of this run.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(max = 3))]
+        proposals: Vec<EventId>,
         /// What its reservation was charged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         charge: Option<Charge>,

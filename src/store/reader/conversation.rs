@@ -14,6 +14,7 @@ use thoughtstream_domain::event::{Event, Payload, Reference};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{DocumentId, EventId, SourceId};
 use thoughtstream_domain::judgment::{Given, Judged, project};
+use thoughtstream_domain::packet::ContractRevision;
 use thoughtstream_domain::packet::documents::Library;
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::delivery::{DeliveryClaimed, DeliveryDelivered, Route};
@@ -23,7 +24,7 @@ use thoughtstream_domain::payload::run::RunCompleted;
 use thoughtstream_domain::payload::telegram::{TelegramMessage, correlation};
 use thoughtstream_domain::privacy::Privacy;
 
-use super::{ReadTable, Reader, View};
+use super::{ReadTable, Reader, SnapshotError, View};
 use crate::codec::be64;
 use crate::correlated::{self, Count};
 use crate::names::NameKind;
@@ -110,7 +111,7 @@ fn message(event: &Event, party: Party) -> Result<Message, RowError> {
         return Ok(Message { id, position, party, text: Content::new(String::new()), images: 0, privacy });
     }
     let current = Current::of(event).map_err(|_| RowError::damaged(Table::Events, event.position))?;
-    let Current { id, position, party, text, images, privacy } = current;
+    let Current { id, position, party, text, images, privacy, .. } = current;
     Ok(Message { id, position, party, text, images: images.len(), privacy })
 }
 
@@ -152,6 +153,21 @@ impl Evidence for Chat<'_> {
             let (first, last) = (id(oldest.unwrap_or(last))?, id(last)?);
             Ok(Some(Stretch { first, last, count: count.count, hash: count.hash }))
         })
+    }
+
+    fn frozen_contract(
+        &mut self,
+        completion: &Completion,
+        snapshot: &Sha256Hash,
+    ) -> Result<Option<ContractRevision>, RowError> {
+        match self.reader.packet(&completion.consumer, &completion.execution) {
+            Ok(packet) => {
+                Ok(packet.filter(|packet| packet.sha256() == *snapshot).map(|p| p.contract().clone()))
+            }
+            Err(SnapshotError::Row(error)) => Err(error),
+            // What cannot be shown to be that context shows nothing.
+            Err(SnapshotError::Packet(_) | SnapshotError::Incomplete(_)) => Ok(None),
+        }
     }
 }
 
@@ -220,8 +236,10 @@ impl Look {
             return Ok(Vec::new());
         }
         let settled = tables.children(message, &[kinds.completed, kinds.output])?;
-        let completions: Vec<Completion> =
-            settled.iter().filter_map(|event| event.payload_as().ok()).map(completion).collect();
+        let mut completions = Vec::new();
+        for completed in settled.iter().filter_map(|event| event.payload_as().ok()) {
+            completions.push(completion(tables, completed)?);
+        }
         let mut found = Vec::new();
         for event in &settled {
             // What was redacted, or is of a contract that is no longer known, cannot be shown.
@@ -266,10 +284,14 @@ impl Look {
             let retracted = !tables.children(judgment.position, &[self.kinds.retracted])?.is_empty();
             given.extend(Given::of(&judgment, retracted));
         }
-        let completion = completions.iter().find(|completion| completion.outputs.contains(&judged.event.id));
+        let settles = |one: &&Completion| one.outputs.contains(&judged.event.id);
+        let is_about = |one: &&Completion| settles(one) || one.run == binding.run;
+        let contract =
+            ContractRevision { name: judged.contract.kind().clone(), sha256: *judged.contract.hash() };
         Ok(Reply {
             receipt: receipt.id,
             position: receipt.position,
+            bot: binding.bot.clone(),
             party: Party { chat: binding.chat, sender: binding.sender },
             root: binding.root,
             run: binding.run,
@@ -278,15 +300,31 @@ impl Look {
             output_root: judged.event.root,
             text: Content::new(judged.observation.summary().to_owned()),
             privacy: judged.event.privacy.join(receipt.privacy),
-            completion: completion.cloned(),
+            contract,
+            snapshot: judged.snapshot,
+            completion: completions.iter().find(settles).cloned(),
+            completions: completions.iter().filter(is_about).count(),
             correction: correction::correction(judged, &project(judged, &given), self.now),
         })
     }
 }
 
-fn completion(completed: RunCompleted) -> Completion {
-    let RunCompleted { stamp, outputs, .. } = completed;
-    Completion { run: stamp.run, consumer: stamp.consumer, outputs }
+/// Reads what a completion settled; proposals that it names and the log has not are missing from it.
+fn completion(tables: &Tables<'_>, completed: RunCompleted) -> Result<Completion, RowError> {
+    let RunCompleted { stamp, outputs, proposals, .. } = completed;
+    let mut proposed = Vec::new();
+    for id in &proposals {
+        let Some(position) = tables.view.position_of(id)? else { continue };
+        proposed.extend(tables.view.stored(tables.events, position)?.map(|stored| stored.event));
+    }
+    Ok(Completion {
+        run: stamp.run,
+        execution: stamp.execution,
+        consumer: stamp.consumer,
+        outputs,
+        proposals,
+        proposed,
+    })
 }
 
 impl Library for &Reader {

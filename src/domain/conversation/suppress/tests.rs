@@ -1,7 +1,7 @@
 use super::*;
 use crate::content::Content;
 use crate::conversation::correction::Correction;
-use crate::id::{ConsumerId, ExecutionId, RunId};
+use crate::conversation::tests_fixture as fixture;
 use crate::privacy::Privacy;
 
 fn id(n: u8) -> EventId {
@@ -16,8 +16,12 @@ fn turn(n: u8, delivered: &str, replacement: Option<&str>) -> AssistantTurn {
     });
     AssistantTurn {
         id: id(n),
-        run: RunId::derive(&ExecutionId::from_bytes([n; 20]), 1),
-        agent: ConsumerId::parse("talk").unwrap(),
+        root: id(150 + n % 50),
+        completion: fixture::reply(usize::from(n), delivered).completion.unwrap(),
+        completions: 1,
+        bot: fixture::bot(),
+        contract: fixture::contract(),
+        snapshot: fixture::snapshot(usize::from(n)),
         receipt: id(200 + n % 50),
         delivered: Content::new(delivered.to_owned()),
         correction,

@@ -2,17 +2,20 @@
 
 pub(crate) use super::shape::compose;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use crate::content::Content;
+use crate::contract::Contract;
 use crate::conversation::correction::Correction;
 use crate::conversation::evidence::{Completion, Evidence, Message, Party, Reply, Stretch, link};
 use crate::conversation::reconstruct::Current;
 use crate::conversation::select::Policy;
 use crate::hash::ChainHash;
-use crate::id::{ConsumerId, ConsumerKey, EventId, ExecutionId, RunId};
+use crate::hash::Sha256Hash;
+use crate::id::{ConsumerId, ConsumerKey, EventId, ExecutionId, RunId, SourceId};
 use crate::judgment::Hidden;
+use crate::packet::ContractRevision;
 use crate::payload::telegram::{ChatId, ImageArtifact, SenderId};
 use crate::privacy::Privacy;
 
@@ -31,7 +34,25 @@ pub(crate) fn id(what: &'static str, n: usize) -> EventId {
 }
 
 pub(crate) fn run(n: usize) -> RunId {
-    RunId::derive(&ExecutionId::from_bytes([u8::try_from(n % 251).unwrap(); 20]), 1)
+    RunId::derive(&execution(n), 1)
+}
+
+fn execution(n: usize) -> ExecutionId {
+    ExecutionId::from_bytes([u8::try_from(n % 251).unwrap(); 20])
+}
+
+pub(crate) fn bot() -> SourceId {
+    SourceId::parse("telegram:bot").unwrap()
+}
+
+/// The contract that every reply names, and every context was frozen with.
+pub(crate) fn contract() -> ContractRevision {
+    let contract = Contract::observation();
+    ContractRevision { name: contract.kind().clone(), sha256: *contract.hash() }
+}
+
+pub(crate) fn snapshot(n: usize) -> Sha256Hash {
+    Sha256Hash::of(&n.to_le_bytes())
 }
 
 /// Message number `n` of a conversation; messages stand ten positions apart.
@@ -51,6 +72,7 @@ pub(crate) fn reply(n: usize, text: &str) -> Reply {
     Reply {
         receipt: id("receipt", n),
         position: 10 * (n as u64 + 1) + 9,
+        bot: bot(),
         party: ME,
         root: message_id(n),
         run: run(n),
@@ -58,11 +80,17 @@ pub(crate) fn reply(n: usize, text: &str) -> Reply {
         output: output_id(n),
         output_root: message_id(n),
         text: Content::new(text.to_owned()),
+        contract: contract(),
+        snapshot: snapshot(n),
         privacy: Privacy::Private,
+        completions: 1,
         completion: Some(Completion {
             run: run(n),
+            execution: execution(n),
             consumer: ConsumerKey::new(ConsumerId::parse("talk").unwrap(), 3),
             outputs: vec![output_id(n)],
+            proposals: Vec::new(),
+            proposed: Vec::new(),
         }),
         correction: None,
     }
@@ -82,13 +110,15 @@ pub(crate) fn corrected(n: usize, text: &str) -> Option<Result<Correction, Hidde
 pub(crate) struct Chat {
     pub(crate) turns: Vec<(Message, Vec<Reply>)>,
     pub(crate) read: usize,
+    /// The contexts that are not in the log, or were frozen with another contract.
+    pub(crate) frozen: BTreeMap<RunId, Option<ContractRevision>>,
 }
 
 impl Chat {
     /// Questions `q0`, `q1` … each with its answer `a0`, `a1` …
     pub(crate) fn of(count: usize) -> Self {
         let turn = |n| (message(n, &format!("q{n}")), vec![reply(n, &format!("a{n}"))]);
-        Self { turns: (0..count).map(turn).collect(), read: 0 }
+        Self { turns: (0..count).map(turn).collect(), ..Self::default() }
     }
 
     /// The next message, to be answered now.
@@ -97,6 +127,7 @@ impl Chat {
         Current {
             id: next.id,
             position: next.position,
+            bot: bot(),
             party: ME,
             text: next.text,
             images: Vec::new(),
@@ -132,6 +163,14 @@ impl Evidence for Chat {
         let (Some((first, _)), Some((last, _))) = (rest.first(), rest.last()) else { return Ok(None) };
         let hash = rest.iter().fold(ChainHash::START, |hash, (message, _)| link(hash, &message.id));
         Ok(Some(Stretch { first: first.id, last: last.id, count: rest.len() as u64, hash }))
+    }
+
+    fn frozen_contract(
+        &mut self,
+        completion: &Completion,
+        _: &Sha256Hash,
+    ) -> Result<Option<ContractRevision>, Infallible> {
+        Ok(self.frozen.get(&completion.run).cloned().unwrap_or(Some(contract())))
     }
 }
 

@@ -84,7 +84,12 @@ fn answered(store: &mut Store, n: i64, message: &Event, text: &str) -> Event {
     let parents = vec![Parent::of(message)];
     let output =
         output.candidate(envelope("agent:talk", &format!("output/{n}")).with_parents(parents.clone()));
-    let completed = RunCompleted { stamp: stamp.clone(), outputs: vec![output.id()], charge: None };
+    let completed = RunCompleted {
+        stamp: stamp.clone(),
+        outputs: vec![output.id()],
+        proposals: Vec::new(),
+        charge: None,
+    };
     let completed =
         completed.candidate(envelope("agent:talk", &format!("completed/{n}")).with_parents(parents));
     let placed = committed(store, &append(vec![output, completed]));
