@@ -9,6 +9,7 @@ pub mod disk;
 pub mod lock;
 pub mod notify;
 pub mod os;
+pub mod pinned;
 pub mod process;
 pub mod sandbox;
 

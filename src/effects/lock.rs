@@ -16,7 +16,8 @@
 //! an owner out meanwhile, leaves no record and writes nothing, so that it may look where it may not write.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,12 +25,13 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::geteuid;
 use thiserror::Error;
 
 use crate::atomic::{self, ReadError, WriteError};
 use crate::process::{Presence, ProcessError, ProcessIdentity};
 
-/// A record is seven short lines.
+/// A record is eight short lines.
 const RECORD_BYTES_MAX: u64 = 1024;
 
 /// Whoever only looks holds a shared lock for microseconds; a lock without a living owner in its record is
@@ -49,6 +51,9 @@ pub enum OwnerKind {
     Service,
     /// Until it has done one thing: whoever comes second waits.
     Command,
+    /// For as long as it may write into a directory that is not ours alone: evidence of anything else there is
+    /// not believed.
+    Materializer,
 }
 
 impl OwnerKind {
@@ -56,6 +61,7 @@ impl OwnerKind {
         match self {
             Self::Service => "service",
             Self::Command => "command",
+            Self::Materializer => "materializer",
         }
     }
 }
@@ -69,6 +75,38 @@ pub struct OwnerRecord {
     pub process: ProcessIdentity,
     /// When it took the lock, in milliseconds since 1970, by its own clock.
     pub since_ms: i64,
+    /// What no other owner has, so that one can tell its own record from every other; absent in records from
+    /// before there were tokens.
+    pub token: Option<OwnerToken>,
+}
+
+/// Tells one time of ownership from every other: 128 random bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OwnerToken([u8; 16]);
+
+impl OwnerToken {
+    fn random() -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes))?;
+        Ok(Self(bytes))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        digits.then(|| u128::from_str_radix(text, 16).ok().map(|number| Self(number.to_be_bytes()))).flatten()
+    }
+}
+
+impl std::fmt::Display for OwnerToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl std::fmt::Debug for OwnerToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OwnerToken")
+    }
 }
 
 /// An earlier owner that ended without releasing.
@@ -128,6 +166,18 @@ pub enum LockError {
         /// The lock file.
         path: PathBuf,
     },
+    /// The lock or its record belongs to another user, or others may write it.
+    #[error("`{path}` is not this user's alone", path = path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The lock or its record is not the one that this owner left there.
+    #[error("`{path}` was replaced under its owner", path = path.display())]
+    Replaced {
+        /// The file.
+        path: PathBuf,
+    },
     /// The lock file is replaced by somebody again and again.
     #[error("`{path}` is being replaced by another program", path = path.display())]
     Unsteady {
@@ -157,11 +207,14 @@ pub enum LockError {
 /// The exclusive ownership of a directory, until dropped or until the process ends.
 #[derive(Debug)]
 pub struct OwnerLock {
+    lock_path: PathBuf,
     record_path: PathBuf,
     owner: OwnerRecord,
     reclaimed: Option<Reclaimed>,
     /// Released after the record is gone: fields are dropped after `drop` ran.
-    _lock: Flock<File>,
+    lock: Flock<File>,
+    /// The directory that both paths lead through, if they do not begin at the root of the system.
+    _directory: Option<OwnedFd>,
 }
 
 impl OwnerLock {
@@ -171,12 +224,50 @@ impl OwnerLock {
     ///
     /// Returns an error if another process holds it, or if anything about it is not exactly right.
     pub fn acquire(directory: &Path, name: &str, kind: OwnerKind, since_ms: i64) -> Result<Self, LockError> {
+        Self::acquire_in(directory, name, kind, since_ms, None)
+    }
+
+    /// Takes the lock `name` of an open directory. `through` leads to what `directory` holds open, and to nothing
+    /// else for as long as that is open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::acquire`], and if a file of the lock is not this user's alone.
+    pub(crate) fn acquire_pinned(
+        directory: OwnedFd,
+        through: &Path,
+        name: &str,
+        kind: OwnerKind,
+        since_ms: i64,
+    ) -> Result<Self, LockError> {
+        Self::acquire_in(through, name, kind, since_ms, Some(directory))
+    }
+
+    fn acquire_in(
+        directory: &Path,
+        name: &str,
+        kind: OwnerKind,
+        since_ms: i64,
+        held: Option<OwnedFd>,
+    ) -> Result<Self, LockError> {
         let record_path = directory.join(format!("{name}.owner"));
-        let lock = lock_exclusively(&directory.join(format!("{name}.lock")), &record_path)?;
+        let lock_path = directory.join(format!("{name}.lock"));
+        if held.is_some() {
+            // The directory may be open to others, who could have left these.
+            for path in [&lock_path, &record_path] {
+                is_ours_alone(path)?;
+            }
+        }
+        let lock = lock_exclusively(&lock_path, &record_path)?;
         let process = ProcessIdentity::current().map_err(LockError::Process)?;
         let reclaimed = match read_record(&record_path)? {
             None => None,
             Some(owner) => {
+                let other = (owner.kind == OwnerKind::Materializer) != (kind == OwnerKind::Materializer);
+                if other {
+                    let reason = "it is of another kind of owner";
+                    return Err(LockError::Damaged { path: record_path, reason });
+                }
                 let presence = presence_after_a_moment(&owner.process, &process)?;
                 // With the kernel's lock in hand, a record of this very process is one it left itself.
                 if presence == Presence::Alive && owner.process != process {
@@ -185,9 +276,29 @@ impl OwnerLock {
                 (owner.process != process).then_some(Reclaimed { owner, presence })
             }
         };
-        let owner = OwnerRecord { kind, process, since_ms };
+        let token = OwnerToken::random()
+            .map_err(|source| LockError::Io { path: PathBuf::from("/dev/urandom"), source })?;
+        let owner = OwnerRecord { kind, process, since_ms, token: Some(token) };
         atomic::replace(&record_path, owner.to_text().as_bytes(), 0o600).map_err(LockError::Write)?;
-        Ok(Self { record_path, owner, reclaimed, _lock: lock })
+        Ok(Self { lock_path, record_path, owner, reclaimed, lock, _directory: held })
+    }
+
+    /// Looks whether lock and record are still the ones that this owner left there.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`LockError::Replaced`] if somebody put others in their place, or took them away.
+    pub fn check(&self) -> Result<(), LockError> {
+        if !still_at(&self.lock, &self.lock_path) {
+            return Err(LockError::Replaced { path: self.lock_path.clone() });
+        }
+        match read_record(&self.record_path) {
+            Ok(Some(owner)) if owner == self.owner => Ok(()),
+            Ok(_) | Err(LockError::Damaged { .. }) => {
+                Err(LockError::Replaced { path: self.record_path.clone() })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns what this owner recorded.
@@ -205,8 +316,11 @@ impl OwnerLock {
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
-        // A record that stays names a process that is about to end; the next owner reclaims it.
-        atomic::remove(&self.record_path).ok();
+        // What somebody else left in a directory that is not ours alone is evidence. A record that stays names a
+        // process that is about to end; the next owner reclaims it.
+        if self.owner.kind != OwnerKind::Materializer || self.check().is_ok() {
+            atomic::remove(&self.record_path).ok();
+        }
     }
 }
 
@@ -377,6 +491,16 @@ fn lock_shared(path: &Path, record_path: &Path) -> Result<Option<Flock<File>>, L
     Err(LockError::HeldByUnknown { path: path.to_owned() })
 }
 
+/// Refuses what is there and does not belong to this user alone.
+fn is_ours_alone(path: &Path) -> Result<(), LockError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0 => Ok(()),
+        Ok(_) => Err(LockError::Foreign { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(LockError::Io { path: path.to_owned(), source }),
+    }
+}
+
 fn still_at(lock: &Flock<File>, path: &Path) -> bool {
     let (Ok(held), Ok(named)) = (lock.metadata(), std::fs::symlink_metadata(path)) else { return false };
     (held.dev(), held.ino()) == (named.dev(), named.ino())
@@ -404,7 +528,9 @@ fn read_record(path: &Path) -> Result<Option<OwnerRecord>, LockError> {
     }
 }
 
-const FIRST_LINE: &str = "thoughtstream owner 2";
+const FIRST_LINE: &str = "thoughtstream owner 3";
+/// What was written before owners had tokens.
+const FIRST_LINE_2: &str = "thoughtstream owner 2";
 /// What a service wrote before owners said of which kind they are.
 const FIRST_LINE_1: &str = "thoughtstream owner 1";
 const LAST_LINE: &str = "end";
@@ -413,8 +539,12 @@ impl OwnerRecord {
     fn to_text(&self) -> String {
         let ProcessIdentity { pid, start_ticks, boot } = &self.process;
         let (kind, since) = (self.kind.word(), self.since_ms);
+        let (first, token) = match &self.token {
+            Some(token) => (FIRST_LINE, format!("token {token}\n")),
+            None => (FIRST_LINE_2, String::new()),
+        };
         format!(
-            "{FIRST_LINE}\nkind {kind}\npid {pid}\nstart {start_ticks}\nboot {boot}\nsince {since}\n{LAST_LINE}\n"
+            "{first}\nkind {kind}\npid {pid}\nstart {start_ticks}\nboot {boot}\nsince {since}\n{token}{LAST_LINE}\n"
         )
     }
 
@@ -425,14 +555,21 @@ impl OwnerRecord {
             return Err("it is empty");
         }
         let lines: Vec<&str> = text.strip_suffix('\n').ok_or("it is cut off")?.split('\n').collect();
-        let (kind, pid, start, boot, since) = match lines[..] {
-            [FIRST_LINE, kind, pid, start, boot, since, LAST_LINE] => (kind, pid, start, boot, since),
-            [FIRST_LINE_1, pid, start, boot, since, LAST_LINE] => ("kind service", pid, start, boot, since),
+        let (kind, pid, start, boot, since, token) = match lines[..] {
+            [FIRST_LINE, kind, pid, start, boot, since, token, LAST_LINE] => {
+                let token = token.strip_prefix("token ").and_then(OwnerToken::parse);
+                (kind, pid, start, boot, since, Some(token.ok_or("its token is not one")?))
+            }
+            [FIRST_LINE_2, kind, pid, start, boot, since, LAST_LINE] => (kind, pid, start, boot, since, None),
+            [FIRST_LINE_1, pid, start, boot, since, LAST_LINE] => {
+                ("kind service", pid, start, boot, since, None)
+            }
             _ => return Err("it is cut off or of another kind"),
         };
-        let kind = [OwnerKind::Service, OwnerKind::Command]
+        let kind = [OwnerKind::Service, OwnerKind::Command, OwnerKind::Materializer]
             .into_iter()
             .find(|known| kind.strip_prefix("kind ") == Some(known.word()))
+            .filter(|kind| *kind != OwnerKind::Materializer || token.is_some())
             .ok_or("it does not say which kind of owner")?;
         Ok(Self {
             kind,
@@ -444,6 +581,7 @@ impl OwnerRecord {
                     .ok_or("its boot is missing")?,
             },
             since_ms: field(since, "since ").ok_or("its time is not one")?,
+            token,
         })
     }
 }

@@ -144,6 +144,8 @@ pub(crate) fn lock_failure(error: &LockError) -> Failure {
             .with_hint("another command may be looking at the log: try again once that has ended"),
         LockError::Damaged { .. }
         | LockError::NotRegular { .. }
+        | LockError::Foreign { .. }
+        | LockError::Replaced { .. }
         | LockError::Unsteady { .. }
         | LockError::Io { .. }
         | LockError::Read(_)
@@ -157,7 +159,7 @@ fn held(owner: &OwnerRecord) -> Failure {
     let what = format!("the log is held by process {} since {since}", owner.process.pid);
     let failure = Failure::new(Exit::CouldNotLook, "data.held", what);
     match owner.kind {
-        OwnerKind::Service => failure,
+        OwnerKind::Service | OwnerKind::Materializer => failure,
         OwnerKind::Command => failure.with_hint("it is another command: try again once that has ended"),
     }
 }

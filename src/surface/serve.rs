@@ -125,6 +125,8 @@ fn patience(error: &LockError, data: &Path) -> Duration {
         LockError::OwnerLives { .. }
         | LockError::Damaged { .. }
         | LockError::NotRegular { .. }
+        | LockError::Foreign { .. }
+        | LockError::Replaced { .. }
         | LockError::Unsteady { .. }
         | LockError::Io { .. }
         | LockError::Read(_)

@@ -13,7 +13,8 @@ fn record_path(dir: &Path) -> PathBuf {
 }
 
 fn write_record(dir: &Path, process: ProcessIdentity) -> OwnerRecord {
-    let owner = OwnerRecord { kind: OwnerKind::Command, process, since_ms: 17 };
+    let owner =
+        OwnerRecord { kind: OwnerKind::Command, process, since_ms: 17, token: Some(OwnerToken([5; 16])) };
     fs::write(record_path(dir), owner.to_text()).unwrap();
     owner
 }
@@ -129,7 +130,11 @@ fn a_damaged_record_fails_closed_wherever_it_is_cut() {
     for wrong in [
         whole.replace("pid ", "pid -"),
         whole.replace("start ", "start x"),
-        whole.replace("owner 2", "owner 3"),
+        whole.replace("owner 3", "owner 4"),
+        whole.replace("owner 3", "owner 2"),
+        whole.replace("token 05", "token x"),
+        whole.replace("token 05", "token "),
+        whole.replace("kind command", "kind materializer"),
         whole.replace("kind command", "kind guest"),
         format!("{whole}more\n"),
         "x".repeat(5000),
@@ -212,10 +217,17 @@ fn a_record_says_of_which_kind_its_owner_is() {
     };
     assert_eq!((owner.kind, owner.since_ms), (OwnerKind::Command, 5));
     drop(lock);
+    // Before there were tokens.
+    let older = OwnerRecord { token: None, ..owner };
+    assert!(older.to_text().starts_with("thoughtstream owner 2\n"));
+    assert_eq!(OwnerRecord::from_text(older.to_text().as_bytes()).unwrap(), older);
     // Before there were kinds, a record was believed to be a service's.
-    let older = owner.to_text().replace("owner 2", "owner 1").replace("kind command\n", "");
-    let read = OwnerRecord::from_text(older.as_bytes()).unwrap();
-    assert_eq!(read, OwnerRecord { kind: OwnerKind::Service, ..owner });
+    let oldest = older.to_text().replace("owner 2", "owner 1").replace("kind command\n", "");
+    let read = OwnerRecord::from_text(oldest.as_bytes()).unwrap();
+    assert_eq!(read, OwnerRecord { kind: OwnerKind::Service, ..older.clone() });
+    // There never was one without a token that may write elsewhere.
+    let never = older.to_text().replace("kind command", "kind materializer");
+    assert!(OwnerRecord::from_text(never.as_bytes()).is_err());
 }
 
 #[test]
