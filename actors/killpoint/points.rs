@@ -95,6 +95,18 @@ points! {
     DeliveryReceiptInside = "delivery.receipt.inside",
     /// It is durable.
     DeliveryReceiptAfter = "delivery.receipt.after",
+    /// A person's decision about a proposal is about to be handed in.
+    ProposalDecisionBefore = "proposal.decision.before",
+    /// It was handed in; its answer is not known yet.
+    ProposalDecisionInside = "proposal.decision.inside",
+    /// It is durable, and nothing has followed from it.
+    ProposalDecisionAfter = "proposal.decision.after",
+    /// The judgment that follows from a decision is about to be handed in.
+    ProposalProjectionBefore = "proposal.projection.before",
+    /// It was handed in; its answer is not known yet.
+    ProposalProjectionInside = "proposal.projection.inside",
+    /// It is durable.
+    ProposalProjectionAfter = "proposal.projection.after",
 }
 
 impl KillPoint {
@@ -103,10 +115,10 @@ impl KillPoint {
         Self::ALL.iter().copied().find(|point| point.as_str() == name)
     }
 
-    /// Says whether only a service that deals with others passes it: one that asks models, or sends
-    /// what they say.
+    /// Says whether only a service that deals with others passes it: one that asks models, sends what they say, or is
+    /// told what a person thinks of what they propose.
     pub fn needs_others(self) -> bool {
-        ["broker.", "delivery."].iter().any(|family| self.as_str().starts_with(family))
+        ["broker.", "delivery.", "proposal."].iter().any(|family| self.as_str().starts_with(family))
     }
 }
 

@@ -108,6 +108,7 @@ pub fn project(
     }
     let judging = Judging {
         opinion,
+        criterion: None,
         criterion_version: CRITERION,
         quality_eligible: true,
         external_export_eligible: false,

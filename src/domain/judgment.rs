@@ -175,6 +175,8 @@ pub enum Proposed<'a> {
 pub struct Judging<'a> {
     /// What is thought of the output.
     pub opinion: Proposed<'a>,
+    /// The criterion, where the version alone does not name it.
+    pub criterion: Option<&'a str>,
     /// The version of the criterion.
     pub criterion_version: &'a str,
     /// Whether it may inform private evaluation.
@@ -199,9 +201,27 @@ pub struct Judging<'a> {
 /// [`JudgeError`] if the replacement breaks the contract, the runs cannot be compared, something above
 /// public-source was not explicitly let out, or an event is not what it is named as.
 pub fn judge(judged: &Judged, judging: &Judging<'_>, key: IdempotencyKey) -> Result<Candidate, JudgeError> {
-    let criterion = judging.criterion_version;
-    if criterion.trim().is_empty() || crate::text::characters(criterion) > CRITERION_CHARACTERS_MAX {
-        return Err(JudgeError::Criterion);
+    if let Some(event) = judging.feedback
+        && !event.kind.name.is_within(SOURCES)
+    {
+        return Err(JudgeError::Evidence { event: event.id, what: "event from a source" });
+    }
+    judge_by(judged, judging, author(judging.operator.as_ref()), key)
+}
+
+/// Makes the judgment of an output whose feedback is known to be what it is named as: an event from a source, or a
+/// decision that was held against its whole lineage. `actor` is whose judgment it is.
+pub(crate) fn judge_by(
+    judged: &Judged,
+    judging: &Judging<'_>,
+    actor: Actor,
+    key: IdempotencyKey,
+) -> Result<Candidate, JudgeError> {
+    let version = judging.criterion_version;
+    for name in judging.criterion.into_iter().chain([version]) {
+        if name.trim().is_empty() || crate::text::characters(name) > CRITERION_CHARACTERS_MAX {
+            return Err(JudgeError::Criterion);
+        }
     }
     let opinion = checked(judged, &judging.opinion)?;
     let other = match &judging.opinion {
@@ -227,7 +247,8 @@ pub fn judge(judged: &Judged, judging: &Judging<'_>, key: IdempotencyKey) -> Res
         contract: judged.contract.kind().clone(),
         contract_hash: *judged.contract.hash(),
         opinion,
-        criterion_version: criterion.to_owned(),
+        criterion: judging.criterion.map(str::to_owned),
+        criterion_version: version.to_owned(),
         quality_eligible: judging.quality_eligible,
         external_export_eligible: judging.external_export_eligible,
         external_authorization,
@@ -236,7 +257,7 @@ pub fn judge(judged: &Judged, judging: &Judging<'_>, key: IdempotencyKey) -> Res
         supersedes: judging.supersedes.map(|event| event.id),
         operator: judging.operator.clone(),
     };
-    let envelope = decision(judging.operator.as_ref(), key, privacy).with_parents(parents);
+    let envelope = Envelope::new(SourceId::decisions(), key, privacy, actor).with_parents(parents);
     Ok(payload.candidate(envelope))
 }
 
@@ -271,11 +292,6 @@ fn checked(judged: &Judged, opinion: &Proposed<'_>) -> Result<Opinion, JudgeErro
 }
 
 fn check_evidence(judged: &Judged, judging: &Judging<'_>) -> Result<(), JudgeError> {
-    if let Some(event) = judging.feedback
-        && !event.kind.name.is_within(SOURCES)
-    {
-        return Err(JudgeError::Evidence { event: event.id, what: "event from a source" });
-    }
     if let Some(event) = judging.delivery
         && !is_receipt_of(event, &judged.event)
     {
@@ -320,18 +336,18 @@ pub fn retract(
         privacy = privacy.join(event.privacy);
         parents.push(Parent::of(event));
     }
-    let envelope = decision(operator.as_ref(), key, privacy).with_parents(parents);
+    let actor = author(operator.as_ref());
+    let envelope = Envelope::new(SourceId::decisions(), key, privacy, actor).with_parents(parents);
     let feedback = feedback.map(|event| event.id);
     Ok(JudgmentRetracted { judgment: judgment.id, reason, feedback, operator }.candidate(envelope))
 }
 
-/// Makes the envelope of a decision: a person's by command, or one that trusted code reads from a person's words.
-fn decision(operator: Option<&Operator>, key: IdempotencyKey, privacy: Privacy) -> Envelope {
-    let actor = operator.map_or_else(
+/// Names whose judgment it is: a person's by command, or one that trusted code reads from a person's words.
+fn author(operator: Option<&Operator>) -> Actor {
+    operator.map_or_else(
         || Actor::ours(ActorKind::System, "feedback"),
         |operator| Actor::ours(ActorKind::Person, &format!("uid:{}", operator.uid)),
-    );
-    Envelope::new(SourceId::decisions(), key, privacy, actor)
+    )
 }
 
 /// Is a judgment as the log has it, of either version.

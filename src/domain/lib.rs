@@ -12,6 +12,7 @@ pub mod content;
 pub mod contract;
 pub mod conversation;
 pub mod declaration;
+pub mod diff;
 pub mod dispatch;
 pub mod event;
 pub mod feedback;

@@ -3,6 +3,7 @@
 pub mod delivery;
 pub mod escalation;
 pub mod file;
+pub mod inbox;
 pub mod judgment;
 pub mod materialization;
 pub mod note;

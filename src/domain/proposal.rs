@@ -7,7 +7,10 @@
 mod arguments;
 pub mod call;
 pub mod capability;
+pub mod decision;
 pub mod focus;
+pub mod lineage;
+pub mod project;
 pub mod reason;
 pub mod text;
 

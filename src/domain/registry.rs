@@ -224,6 +224,7 @@ impl Registry {
     pub fn shipped() -> Self {
         let definitions = [
             Definition::of::<payload::note::Note>(),
+            Definition::of::<payload::inbox::InboxPostponed>(),
             Definition::of::<payload::file::FileAdded>(),
             Definition::of::<payload::file::FileChanged>(),
             Definition::of::<payload::file::FileRenamed>(),

@@ -14,8 +14,10 @@ pub const fn is_hostile(c: char) -> bool {
         | '\u{61c}' | '\u{200b}'..='\u{200f}'               // zero width and direction marks
         | '\u{2028}'..='\u{202e}'                           // line separators and bidirectional embeddings
         | '\u{2060}'..='\u{206f}' | '\u{feff}'              // invisible operators, isolates, byte order mark
-        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' // interlinear and tag characters
-        | '\u{ad}' | '\u{180e}')
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' // interlinear, tags, supplementary selectors
+        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}' // fillers that look like nothing
+        | '\u{34f}' | '\u{17b4}' | '\u{17b5}'            // joiners that show nothing
+        | '\u{ad}' | '\u{180b}'..='\u{180f}')
 }
 
 /// Writes text for a terminal or a log line: hostile characters become `\u{…}`, the rest stays.

@@ -8,6 +8,7 @@ mod conversation;
 mod documents;
 mod judgments;
 mod packet;
+mod proposals;
 mod runs;
 
 pub use accounts::AccountState;

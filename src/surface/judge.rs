@@ -103,6 +103,7 @@ pub(crate) fn decide(
     let supersedes = find(request.supersedes)?;
     let judging = Judging {
         opinion,
+        criterion: None,
         criterion_version: &request.criterion_version,
         quality_eligible: request.quality_eligible,
         external_export_eligible: request.external_export_eligible,
@@ -131,7 +132,8 @@ fn contradicts(standing: &[&Given], request: &JudgeRequest) -> Result<(), Failur
         return Ok(());
     }
     let other = standing.iter().find(|given| {
-        let criterion = given.newer.as_ref().map(|newer| newer.criterion_version.as_str());
+        let named = given.newer.as_ref().filter(|newer| newer.criterion.is_none());
+        let criterion = named.map(|newer| newer.criterion_version.as_str());
         let same = criterion == Some(request.criterion_version.as_str());
         let both_correct = matches!(
             (&given.opinion, &request.opinion),

@@ -45,6 +45,7 @@ fn key(text: &str) -> IdempotencyKey {
 pub(crate) const fn plain(opinion: Proposed<'_>) -> Judging<'_> {
     Judging {
         opinion,
+        criterion: None,
         criterion_version: "v1",
         quality_eligible: true,
         external_export_eligible: false,

@@ -62,6 +62,10 @@ pub struct TrainingExample {
     pub contract_hash: Sha256Hash,
     /// What is thought of it.
     pub opinion: Opinion,
+    /// The criterion it was judged by, where the version alone does not name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub criterion: Option<String>,
     /// The version of the criterion it was judged by.
     #[schemars(length(min = 1, max = 64))]
     pub criterion_version: String,

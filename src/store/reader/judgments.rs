@@ -60,7 +60,7 @@ impl Reader {
         Ok(found)
     }
 
-    fn children_of_type(&self, parent: u64, name: &str) -> Result<Vec<Event>, RowError> {
+    pub(super) fn children_of_type(&self, parent: u64, name: &str) -> Result<Vec<Event>, RowError> {
         let (mut found, mut after) = (Vec::new(), 0);
         loop {
             let page = self.children(parent, after, PAGE_ROWS_MAX)?;

@@ -30,6 +30,9 @@ pub struct JudgmentRow {
     pub opinion: String,
     /// `active`, `superseded` or `retracted`.
     pub state: String,
+    /// The criterion, where the version alone does not name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub criterion: Option<String>,
     /// The version of the criterion; the older form has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub criterion_version: Option<String>,
@@ -91,6 +94,7 @@ fn row(reader: &Reader, given: &Given) -> Result<JudgmentRow, Failure> {
         output: given.output,
         opinion: given.opinion.as_str().to_owned(),
         state: state.to_owned(),
+        criterion: newer.and_then(|newer| newer.criterion.clone()),
         criterion_version: newer.map(|newer| newer.criterion_version.clone()),
         quality_eligible: newer.map_or(given.legacy_export_eligible, |newer| newer.quality_eligible),
         external_export_eligible: newer

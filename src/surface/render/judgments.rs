@@ -15,12 +15,14 @@ pub fn list(judgments: &[JudgmentRow], now: Timestamp) -> String {
     let mut rows = Rows::new(&heads);
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     for row in judgments {
+        let named = row.criterion.as_ref().zip(row.criterion_version.as_ref());
+        let criterion = named.map(|(name, version)| format!("{name}@{version}"));
         rows.row(&[
             row.id.to_string(),
             row.opinion.clone(),
             row.state.clone(),
             row.run.to_string(),
-            or_dash(row.criterion_version.as_deref()),
+            or_dash(criterion.as_deref().or(row.criterion_version.as_deref())),
             yes(row.quality_eligible),
             yes(row.external_export_eligible),
             row.privacy.to_string(),

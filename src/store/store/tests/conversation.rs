@@ -203,6 +203,7 @@ fn an_image_without_words_is_read_as_a_placeholder() {
 fn correct(store: &mut Store, output: &Event, text: &str, key: &str) -> Event {
     let judging = Judging {
         opinion: Proposed::CorrectText(&Content::new(text.to_owned())),
+        criterion: None,
         criterion_version: "test@1",
         quality_eligible: true,
         external_export_eligible: false,
