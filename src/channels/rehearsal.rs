@@ -22,7 +22,7 @@ use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
 pub use provider::{
-    Answer, ProviderCounters, ProviderRequest, ProviderScript, Rule, Says, ToolCall, Usage, When,
+    Answer, CallId, ProviderCounters, ProviderRequest, ProviderScript, Rule, Says, ToolCall, Usage, When,
 };
 pub use script::{BYTES_MAX as SCRIPT_BYTES_MAX, EXAMPLE, Script, codes};
 pub use stage::{Counters, Seen};

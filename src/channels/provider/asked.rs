@@ -46,6 +46,8 @@ pub(super) fn body(profile: &Profile, request: &ModelRequest) -> Vec<u8> {
             } })
         };
         body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+        // Whether it calls one is the model's to decide.
+        body.insert("tool_choice".to_owned(), "auto".into());
     }
     Value::Object(body).to_string().into_bytes()
 }
@@ -167,8 +169,14 @@ mod tests {
         request.messages.push(Message { role: Role::Assistant, parts: vec![call] });
         let result = Part::ToolResult { call: "c1".to_owned(), text: text("kept") };
         request.messages.push(Message { role: Role::Tool, parts: vec![result] });
-        request.tools =
-            vec![Tool { name: "note".to_owned(), description: "d".to_owned(), parameters: json!({}) }];
+        let parameters = json!({ "type": "object", "additionalProperties": false,
+            "properties": { "text": { "type": "string", "minLength": 1, "maxLength": 9 } } });
+        let tool = |name: &str| Tool {
+            name: name.to_owned(),
+            description: "d".to_owned(),
+            parameters: parameters.clone(),
+        };
+        request.tools = vec![tool("note"), tool("ask")];
         request.response = ResponseFormat::JsonSchema { name: "o".to_owned(), schema: json!({}) };
         let said = said(&profile(ThinkingStyle::None), &request);
         assert_eq!(
@@ -184,7 +192,13 @@ mod tests {
                 json!({ "role": "tool", "tool_call_id": "c1", "content": "kept" }),
             ]
         );
-        assert_eq!(said["tools"][0]["function"]["name"], "note");
+        // Nothing is added to what was frozen, and nothing taken from it.
+        let function = json!({ "name": "note", "description": "d", "parameters": parameters });
+        assert_eq!(said["tools"][0], json!({ "type": "function", "function": function }));
+        assert_eq!(
+            (&said["tools"][1]["function"]["name"], &said["tool_choice"]),
+            (&json!("ask"), &json!("auto"))
+        );
         assert_eq!(said["response_format"]["json_schema"]["strict"], true);
     }
 }

@@ -253,6 +253,14 @@ impl<'a> Gathered<'a> {
     }
 }
 
+/// Says whether a call is one of a function, which is the only kind there is where nothing is said.
+pub(super) fn is_function(call: &Value) -> bool {
+    match call.get("type") {
+        None | Some(Value::Null) => true,
+        Some(kind) => kind == "function" || kind == "",
+    }
+}
+
 /// Says what may be kept about an answer.
 fn about(answer: &Answer, asked: &ModelRequest, updates: Option<TraceChunk>) -> Vec<TraceChunk> {
     let parts: Vec<FinalPart> = answer.parts.iter().map(FinalPart::from).collect();

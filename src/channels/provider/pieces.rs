@@ -4,7 +4,7 @@ use serde_json::Value;
 use thoughtstream_domain::payload::trace::TraceChunk;
 use thoughtstream_domain::provider::{Answer, AskError, ProviderCode};
 
-use super::gathered::{Call, Gathered, Rules};
+use super::gathered::{Call, Gathered, Rules, is_function};
 use super::whole::value;
 
 /// A call's number in a stream; no model makes so many.
@@ -156,7 +156,9 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Takes pieces of tool calls: the first names the tool, the rest continue its arguments.
+/// Takes pieces of tool calls: the first names the tool, the rest continue its arguments. Pieces of several calls
+/// may come in turn; one that says another id or tool than its call has is part of another call, and which one
+/// nobody knows.
 fn calls(gathered: &mut Gathered<'_>, calls: Option<&Value>) -> Result<(), AskError> {
     let calls = match calls {
         None | Some(Value::Null) => return Ok(()),
@@ -172,24 +174,35 @@ fn calls(gathered: &mut Gathered<'_>, calls: Option<&Value>) -> Result<(), AskEr
         if index == gathered.calls.len() {
             gathered.calls.push(Call::default());
         }
-        let function = call.get("function").unwrap_or(&Value::Null);
-        let target = &mut gathered.calls[index];
-        let members = [
-            (call.get("id"), &mut target.id),
-            (function.get("name"), &mut target.name),
-            (function.get("arguments"), &mut target.arguments),
-        ];
-        let mut whole = true;
-        for (value, into) in members {
-            match value {
-                None | Some(Value::Null) => {}
-                Some(Value::String(text)) => into.push_str(text),
-                Some(_) => whole = false,
-            }
-        }
-        if !whole {
+        if !continues(&mut gathered.calls[index], call) {
             return Err(gathered.error(ProviderCode::AnswerMalformed));
         }
     }
     Ok(())
+}
+
+/// Adds a piece to its call; says whether it is one of it.
+fn continues(call: &mut Call, piece: &Value) -> bool {
+    let nothing = Value::Null;
+    let text = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => Some(String::new()),
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => None,
+    };
+    let function = piece.get("function").unwrap_or(&nothing);
+    if !is_function(piece) || !(function.is_null() || function.is_object()) {
+        return false;
+    }
+    for (said, known) in [(piece.get("id"), &mut call.id), (function.get("name"), &mut call.name)] {
+        match text(said) {
+            None => return false,
+            // Some servers write empty ones, and some repeat them, with each piece.
+            Some(said) if said.is_empty() || said == *known => {}
+            Some(said) if known.is_empty() => *known = said,
+            Some(_) => return false,
+        }
+    }
+    let more = text(function.get("arguments"));
+    call.arguments.push_str(more.as_deref().unwrap_or_default());
+    more.is_some()
 }

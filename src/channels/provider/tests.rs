@@ -1,4 +1,6 @@
+mod calls;
 mod peer;
+mod rehearsed;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,6 +28,7 @@ fn profile(address: SocketAddr) -> Profile {
     let mut profile =
         Profile::new(ProfileName::parse("peer").unwrap(), endpoint, [String::from("m-1")].into());
     profile.response_bytes_max = 64 * 1024;
+    profile.tool_models = profile.models.clone();
     profile
 }
 
@@ -442,18 +445,23 @@ async fn a_deadline_that_passes_during_the_handshake_is_not_sent() {
 async fn what_the_profile_does_not_admit_is_not_sent() {
     let peer = Peer::saying(Say::Silence).await;
     let json = ModelRequest { response: ResponseFormat::JsonObject, ..request(false) };
+    let tool = Tool { name: "note".to_owned(), description: String::new(), parameters: json!({}) };
+    let tools = ModelRequest { tools: vec![tool], ..request(false) };
     let model = ModelRequest { model: "m-2".to_owned(), ..request(false) };
     let empty = ModelRequest { messages: Vec::new(), ..request(false) };
     let long =
         ModelRequest { messages: vec![Message::text(Role::User, "x".repeat(9 << 20))], ..request(false) };
     for (asked, code) in [
         (json, ProviderCode::FormatNotClaimed),
+        (tools, ProviderCode::ToolsNotAllowed),
         (model, ProviderCode::ModelNotAllowed),
         (empty, ProviderCode::RequestInvalid),
         (long, ProviderCode::RequestTooLarge),
     ] {
-        let (reply, _) = ask_with(profile(peer.address), &asked, PATIENCE).await;
-        assert_eq!(reply.unwrap_err().certainty, Certainty::NotSent, "{code}");
+        let profile = Profile { tool_models: [].into(), ..profile(peer.address) };
+        let (reply, _) = ask_with(profile, &asked, PATIENCE).await;
+        let error = reply.unwrap_err();
+        assert_eq!((error.code, error.certainty), (code, Certainty::NotSent));
     }
     assert_eq!(peer.connections(), 0);
 }

@@ -5,7 +5,7 @@ use thoughtstream_domain::canonical::{self, JsonError};
 use thoughtstream_domain::payload::trace::TraceChunk;
 use thoughtstream_domain::provider::{Answer, AskError, ProviderCode};
 
-use super::gathered::{Call, Gathered, Rules};
+use super::gathered::{Call, Gathered, Rules, is_function};
 
 /// Reads the body of a success.
 pub(super) fn read(rules: &Rules<'_>, bytes: &[u8]) -> Result<(Answer, Vec<TraceChunk>), AskError> {
@@ -52,7 +52,8 @@ fn calls(gathered: &mut Gathered<'_>, calls: Option<&Value>) -> Result<(), AskEr
         let of = |place: &Value, name: &str| place.get(name).and_then(Value::as_str).map(str::to_owned);
         let function = call.get("function").unwrap_or(&Value::Null);
         let (name, arguments) = (of(function, "name"), of(function, "arguments"));
-        let (Some(id), Some(name), Some(arguments)) = (of(call, "id"), name, arguments) else {
+        let whole = (of(call, "id"), name, arguments);
+        let (true, (Some(id), Some(name), Some(arguments))) = (is_function(call), whole) else {
             return Err(gathered.error(ProviderCode::AnswerMalformed));
         };
         gathered.calls.push(Call { id, name, arguments });

@@ -60,6 +60,8 @@ pub struct When {
     pub model: Option<String>,
     /// A member that the request has, such as `response_format`.
     pub has: Option<String>,
+    /// A tool that the request offers.
+    pub offers: Option<String>,
     /// How often the rule answers at most.
     pub times: Option<u64>,
 }
@@ -75,6 +77,8 @@ pub struct Answer {
     pub finish: Option<String>,
     /// How many characters one piece of a streamed answer has.
     pub piece: Option<usize>,
+    /// Whether the pieces of several calls come in turn, where they are streamed.
+    pub in_turn: bool,
     /// How the answer is brought.
     pub manner: Manner,
 }
@@ -127,6 +131,31 @@ pub struct ToolCall {
     pub name: String,
     /// Its arguments; JSON, if the model does it right.
     pub arguments: Content<String>,
+    /// Its id.
+    pub id: CallId,
+    /// Its number in a stream; its place among the calls if absent.
+    pub index: Option<u64>,
+}
+
+impl ToolCall {
+    /// Makes a call as it should be.
+    #[must_use]
+    pub fn new(name: &str, arguments: &str) -> Self {
+        let arguments = Content::new(arguments.to_owned());
+        Self { name: name.to_owned(), arguments, id: CallId::default(), index: None }
+    }
+}
+
+/// Is the id of a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum CallId {
+    /// One of its own, by its place.
+    #[default]
+    Own,
+    /// This one.
+    Given(String),
+    /// None.
+    Missing,
 }
 
 /// Is what an answer says about what it cost.
@@ -334,6 +363,7 @@ impl Provider {
             && when.system.as_ref().is_none_or(|text| has(text, &asked.system))
             && when.model.as_ref().is_none_or(|model| *model == asked.model)
             && when.has.as_ref().is_none_or(|member| asked.members.contains(member))
+            && when.offers.as_ref().is_none_or(|tool| asked.tools.contains(tool))
     }
 
     /// Lists the models.
@@ -383,6 +413,8 @@ struct Asked {
     characters: usize,
     /// The names of the request's members.
     members: Vec<String>,
+    /// The names of the tools it offers.
+    tools: Vec<String>,
 }
 
 impl Asked {
@@ -403,8 +435,16 @@ impl Asked {
             system: Content::new(system.join("\n")),
             characters: messages.iter().map(|message| text_of(message).chars().count()).sum(),
             members: body.as_object()?.keys().cloned().collect(),
+            tools: tools(&body),
         })
     }
+}
+
+/// Returns the names of the tools that a request offers.
+fn tools(body: &Json) -> Vec<String> {
+    let tools = body.get("tools").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let name = |tool: &Json| tool.pointer("/function/name").and_then(Json::as_str).map(str::to_owned);
+    tools.iter().filter_map(name).collect()
 }
 
 /// Returns the text of a message; images say nothing.

@@ -59,6 +59,8 @@ codes! {
     ModelNotAllowed = "model-not-allowed",
     /// The model takes no images.
     ImagesNotAllowed = "images-not-allowed",
+    /// The model may not be offered tools.
+    ToolsNotAllowed = "tools-not-allowed",
     /// The profile does not claim to enforce this response format.
     FormatNotClaimed = "response-format-not-claimed",
     /// The profile says of no way to make the model think.
@@ -148,6 +150,7 @@ impl ProviderCode {
             | Self::RequestInvalid
             | Self::ModelNotAllowed
             | Self::ImagesNotAllowed
+            | Self::ToolsNotAllowed
             | Self::FormatNotClaimed
             | Self::ThinkingNotOffered
             | Self::RequestTooLarge

@@ -135,6 +135,8 @@ pub struct Profile {
     pub models: BTreeSet<String>,
     /// Those of them that take images.
     pub image_models: BTreeSet<String>,
+    /// Those of them that may be offered tools.
+    pub tool_models: BTreeSet<String>,
     /// Whether it really constrains an answer to a JSON object.
     pub enforces_json_object: bool,
     /// Whether it really constrains an answer to a JSON Schema.
@@ -181,6 +183,7 @@ impl Profile {
             credential_variable: None,
             models,
             image_models: BTreeSet::new(),
+            tool_models: BTreeSet::new(),
             enforces_json_object: false,
             enforces_json_schema: false,
             thinking: ThinkingStyle::None,
@@ -205,6 +208,9 @@ impl Profile {
         }
         if request.images() > 0 && !self.image_models.contains(&request.model) {
             return Err(ProviderCode::ImagesNotAllowed);
+        }
+        if !request.tools.is_empty() && !self.tool_models.contains(&request.model) {
+            return Err(ProviderCode::ToolsNotAllowed);
         }
         if !self.claims(&request.response) {
             return Err(ProviderCode::FormatNotClaimed);
@@ -247,7 +253,7 @@ impl Profile {
 mod tests {
     use super::*;
     use crate::content::Content;
-    use crate::provider::{ImageKind, Message, Part, Role};
+    use crate::provider::{ImageKind, Message, Part, Role, Tool};
 
     fn profile() -> Profile {
         let endpoint = Endpoint::parse("https://api.example.org/v1").unwrap();
@@ -281,6 +287,11 @@ mod tests {
         assert_eq!(profile.admits(&image), Err(ProviderCode::ImagesNotAllowed));
         image.model = "sees".to_owned();
         assert_eq!(profile.admits(&image), Ok(()));
+        let tool = Tool { name: "t".to_owned(), description: String::new(), parameters: true.into() };
+        let tools = ModelRequest { tools: vec![tool], ..request("text") };
+        assert_eq!(profile.admits(&tools), Err(ProviderCode::ToolsNotAllowed));
+        let tool_models = ["text".to_owned()].into();
+        assert_eq!(Profile { tool_models, ..profile.clone() }.admits(&tools), Ok(()));
         let json = ModelRequest { response: ResponseFormat::JsonObject, ..request("text") };
         assert_eq!(profile.admits(&json), Err(ProviderCode::FormatNotClaimed));
         assert_eq!(Profile { enforces_json_object: true, ..profile.clone() }.admits(&json), Ok(()));

@@ -30,6 +30,8 @@ pub mod codes {
     pub const ENDPOINT: Code = Code::new("config.endpoint");
     /// A model takes images and may not be asked.
     pub const IMAGE_MODEL: Code = Code::new("config.image-model");
+    /// A model may be offered tools and may not be asked.
+    pub const TOOL_MODEL: Code = Code::new("config.tool-model");
     /// A key stands where only the name of one belongs.
     pub const SECRET: Code = Code::new("config.secret");
     /// A variable is named for a credential that has no name.
@@ -95,7 +97,7 @@ const LIMIT: [Choice; 2] = [
 const NO_SECRET: &str =
     "a key is never written here: name it under `credential` and put it into `credentials/NAME` (mode 0600)";
 
-const PROVIDER: [Key; 22] = [
+const PROVIDER: [Key; 23] = [
     Key::required("name", "the name that declarations use", Shape::Text(&NAME)),
     Key::required(
         "endpoint",
@@ -120,6 +122,11 @@ const PROVIDER: [Key; 22] = [
     Key::optional(
         "imageModels",
         "those of them that take images",
+        Shape::List { of: &Shape::Text(&MODEL), min: 0, max: MODELS_MAX },
+    ),
+    Key::optional(
+        "toolModels",
+        "those of them that may be offered tools",
         Shape::List { of: &Shape::Text(&MODEL), min: 0, max: MODELS_MAX },
     ),
     Key::optional(
@@ -201,7 +208,8 @@ impl Reader<'_> {
         let name = ProfileName::parse(self.text("name")?)?;
         let endpoint = self.endpoint()?;
         let models = self.models("models");
-        let image_models = self.image_models(&models);
+        let image_models = self.some_models(&models, "imageModels", codes::IMAGE_MODEL);
+        let tool_models = self.some_models(&models, "toolModels", codes::TOOL_MODEL);
         let formats = self.item.get("enforces").map(Node::items).unwrap_or_default();
         let enforces = |word: &str| formats.iter().any(|format| format.text() == Some(word));
         let credential = self.text("credential").and_then(CredentialName::parse);
@@ -213,7 +221,7 @@ impl Reader<'_> {
         let mut profile = Profile::new(name, endpoint, models);
         profile.credential = credential;
         profile.credential_variable = self.text("credentialVariable").map(str::to_owned);
-        profile.image_models = image_models;
+        (profile.image_models, profile.tool_models) = (image_models, tool_models);
         profile.enforces_json_object = enforces("json-object");
         profile.enforces_json_schema = enforces("json-schema");
         profile.thinking = match self.text("thinking") {
@@ -264,15 +272,16 @@ impl Reader<'_> {
         items.iter().filter_map(Node::text).map(str::to_owned).collect()
     }
 
-    fn image_models(&mut self, models: &BTreeSet<String>) -> BTreeSet<String> {
-        for node in self.item.get("imageModels").map(Node::items).unwrap_or_default() {
+    /// Reads those of the models that a claim is made about.
+    fn some_models(&mut self, models: &BTreeSet<String>, key: &str, code: Code) -> BTreeSet<String> {
+        for node in self.item.get(key).map(Node::items).unwrap_or_default() {
             if node.text().is_some_and(|model| !models.contains(model)) {
-                let what = "this model takes images and may not be asked";
-                let problem = self.source.problem(node.span, codes::IMAGE_MODEL, what);
+                let what = "more is said of this model, and it may not be asked";
+                let problem = self.source.problem(node.span, code, what);
                 self.problems.push(problem.with_hint("add it to `models`, or remove it here"));
             }
         }
-        self.models("imageModels")
+        self.models(key)
     }
 }
 
@@ -316,7 +325,7 @@ mod tests {
     #[test]
     fn a_profile_is_read_with_its_bounds() {
         let text = "providers:\n  - name: a\n    endpoint: https://a.example.org/v1\n    credential: key.a\n    \
-                    credentialVariable: A_KEY\n    models: [m-1, m-2]\n    imageModels: [m-2]\n    \
+                    credentialVariable: A_KEY\n    models: [m-1, m-2]\n    imageModels: [m-2]\n    toolModels: [m-1]\n    \
                     enforces: [json-schema]\n    thinking: reasoning-effort\n    \
                     outputLimit: max-completion-tokens\n    stream: true\n    requestBytes: 2048\n    \
                     responseBytes: 4096\n    deadline: 30s\n    inFlight: 2\n    wait: 5s\n";
@@ -325,6 +334,7 @@ mod tests {
         assert_eq!(profile.endpoint.to_string(), "https://a.example.org/v1");
         assert_eq!(profile.credential.as_ref().unwrap().as_str(), "key.a");
         assert_eq!(profile.credential_variable.as_deref(), Some("A_KEY"));
+        assert_eq!(profile.tool_models, ["m-1".to_owned()].into());
         assert!(profile.enforces_json_schema && !profile.enforces_json_object && profile.stream);
         assert_eq!((profile.request_bytes_max, profile.response_bytes_max), (2048, 4096));
         assert_eq!((profile.deadline_ms, profile.in_flight_max, profile.wait_ms), (30_000, 2, 5_000));
@@ -353,6 +363,7 @@ mod tests {
             assert_eq!(of(&format!("    {key}: sk-1\n")), "5:5 config.secret\n");
         }
         assert_eq!(of("    imageModels: [m-2]\n"), "5:19 config.image-model\n");
+        assert_eq!(of("    toolModels: [m, m-2]\n"), "5:21 config.tool-model\n");
         assert_eq!(of("    credentialVariable: A\n"), "5:5 config.credential-variable\n");
         assert_eq!(of("    deadline: 5\n"), "5:15 shape.wrong-kind\n");
         assert_eq!(of("    inFlight: 0\n"), "5:15 shape.out-of-bounds\n");

@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 use thoughtstream_domain::content::Content;
 
 use super::super::wire::{Body, Reply};
-use super::{Answer, Asked, Says, ToolCall, Usage};
+use super::{Answer, Asked, CallId, Says, ToolCall, Usage};
 
 /// How many characters one piece of a stream has if the script does not say.
 const PIECE: usize = 16;
@@ -74,6 +74,7 @@ fn stream(frames: &[Json]) -> Reply {
 struct Said<'a> {
     text: Option<&'a str>,
     calls: &'a [ToolCall],
+    in_turn: bool,
     finish: &'a str,
 }
 
@@ -90,7 +91,8 @@ impl<'a> Said<'a> {
             | Says::Raw(_) => (Some(asked.user.reveal()), &[]),
         };
         let finish = if calls.is_empty() { "stop" } else { "tool_calls" };
-        Self { text, calls, finish: answer.finish.as_deref().unwrap_or(finish) }
+        let finish = answer.finish.as_deref().unwrap_or(finish);
+        Self { text, calls, in_turn: answer.in_turn, finish }
     }
 
     fn message(&self) -> Json {
@@ -110,20 +112,32 @@ impl<'a> Said<'a> {
         deltas.extend(
             letters.chunks(piece).map(|part| (json!({ "content": part.iter().collect::<String>() }), None)),
         );
-        for (index, call) in self.calls.iter().enumerate() {
-            let mut begun = call_json(index, call);
-            begun["index"] = json!(index);
-            begun["function"]["arguments"] = json!("");
-            deltas.push((json!({ "tool_calls": [begun] }), None));
-            let letters: Vec<char> = call.arguments.reveal().chars().collect();
-            for part in letters.chunks(piece) {
-                let arguments = part.iter().collect::<String>();
-                let call = json!({ "index": index, "function": { "arguments": arguments } });
-                deltas.push((json!({ "tool_calls": [call] }), None));
-            }
-        }
+        deltas
+            .extend(self.call_pieces(piece).into_iter().map(|call| (json!({ "tool_calls": [call] }), None)));
         deltas.push((json!({}), Some(self.finish)));
         deltas
+    }
+
+    /// Returns the pieces of all calls: one call behind the other, or a piece of each in turn.
+    fn call_pieces(&self, piece: usize) -> Vec<Json> {
+        let pieces = |(at, call): (usize, &ToolCall)| {
+            let index = json!(call.index.unwrap_or(at as u64));
+            let mut begun = call_json(at, call);
+            begun["index"] = index.clone();
+            begun["function"]["arguments"] = json!("");
+            let letters: Vec<char> = call.arguments.reveal().chars().collect();
+            let more = letters.chunks(piece).map(|part| {
+                let arguments = part.iter().collect::<String>();
+                json!({ "index": index, "function": { "arguments": arguments } })
+            });
+            std::iter::once(begun).chain(more).collect::<Vec<Json>>()
+        };
+        let calls: Vec<Vec<Json>> = self.calls.iter().enumerate().map(pieces).collect();
+        if !self.in_turn {
+            return calls.concat();
+        }
+        let rounds = calls.iter().map(Vec::len).max().unwrap_or_default();
+        (0..rounds).flat_map(|round| calls.iter().filter_map(move |call| call.get(round).cloned())).collect()
     }
 
     fn characters(&self) -> usize {
@@ -132,12 +146,17 @@ impl<'a> Said<'a> {
     }
 }
 
-fn call_json(index: usize, call: &ToolCall) -> Json {
-    json!({
-        "id": format!("call_{}", index + 1),
+fn call_json(at: usize, call: &ToolCall) -> Json {
+    let mut json = json!({
         "type": "function",
         "function": { "name": call.name, "arguments": call.arguments.reveal() },
-    })
+    });
+    match &call.id {
+        CallId::Own => json["id"] = json!(format!("call_{}", at + 1)),
+        CallId::Given(id) => json["id"] = json!(id),
+        CallId::Missing => {}
+    }
+    json
 }
 
 /// Returns what is said about what it cost, if anything is.

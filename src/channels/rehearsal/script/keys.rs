@@ -121,12 +121,18 @@ const ERROR: [Key; 3] = [
     Key::optional("retryAfter", "when to come again, in whole seconds", SECONDS),
 ];
 
-const TOOL: [Key; 2] = [
+const CALL_ID: Form =
+    Form { name: "the id of a call", example: "call_1", units_max: 1024, accepts: |_| true, pattern: None };
+
+const TOOL: [Key; 5] = [
     Key::required("name", "the tool", Shape::Text(&NAME)),
     Key::required("arguments", "its arguments: JSON, or anything else to see it refused", Shape::Text(&TEXT)),
+    Key::optional("id", "its id; `call_1` and so on if absent", Shape::Text(&CALL_ID)),
+    Key::optional("withoutId", "it has no id at all", Shape::Bool),
+    Key::optional("index", "its number in a stream; its place among the calls if absent", SIZE),
 ];
 
-const ANSWER: [Key; 20] = manner![
+const ANSWER: [Key; 21] = manner![
     Key::optional("echo", "says what the user said last", Shape::Bool),
     Key::optional("text", "says this", Shape::Text(&TEXT)),
     Key::optional("json", "says this JSON value, written without white space", Shape::Text(&TEXT)),
@@ -154,14 +160,16 @@ const ANSWER: [Key; 20] = manner![
         "how many characters a piece of a stream has",
         Shape::Integer { min: 1, max: 100_000 }
     ),
+    Key::optional("inTurn", "in a stream, the pieces of several calls come in turn", Shape::Bool),
 ];
 
-const WHEN: [Key; 6] = [
+const WHEN: [Key; 7] = [
     Key::optional("nth", "the request with this number, counted from 1", COUNT),
     Key::optional("contains", "a text in the user's last message", Shape::Text(&TEXT)),
     Key::optional("system", "a text in what the system says", Shape::Text(&TEXT)),
     Key::optional("model", "the model that is asked for", Shape::Text(&NAME)),
     Key::optional("has", "a member of the request, such as `response_format`", Shape::Text(&WORD)),
+    Key::optional("offers", "a tool that the request offers", Shape::Text(&WORD)),
     Key::optional("times", "how often the rule answers at most", COUNT),
 ];
 

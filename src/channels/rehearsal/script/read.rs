@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::yaml::{self, Code, Limits, Node, Problem, Source, Span, Value, duration_ms};
 
-use super::super::provider::{Answer, ProviderScript, Rule, Says, ToolCall, Usage, When};
+use super::super::provider::{Answer, CallId, ProviderScript, Rule, Says, ToolCall, Usage, When};
 use super::super::telegram::{Bot, TelegramScript};
 use super::super::wire::{Cut, CutAt, CutHow, Drip, Manner};
 use super::Script;
@@ -115,6 +115,7 @@ impl Reader<'_> {
             usage: node.get("usage").map(usage).unwrap_or_default(),
             finish: text(node, "finish"),
             piece: node.get("piece").and_then(size).and_then(|size| usize::try_from(size).ok()),
+            in_turn: node.get("inTurn").and_then(Node::bool).unwrap_or_default(),
             manner: self.manner(node),
         }
     }
@@ -142,7 +143,8 @@ impl Reader<'_> {
         }
         self.only_beside(node, "status", &["body", "bodyBase64"]);
         self.only_beside(node, "headers", &["body", "bodyBase64"]);
-        for key in ["echo", "endless"] {
+        self.only_beside(node, "inTurn", &["tools"]);
+        for key in ["echo", "endless", "inTurn"] {
             self.only_true(node, key);
         }
         self.said(node)
@@ -151,13 +153,9 @@ impl Reader<'_> {
     fn said(&mut self, node: &Node) -> Says {
         let content = |key: &str| text(node, key).map(Content::new);
         if let Some(tools) = node.get("tools") {
-            let call = |item: &Node| {
-                let arguments = text(item, "arguments").map(Content::new)?;
-                Some(ToolCall { name: text(item, "name")?, arguments })
-            };
             return Says::Tools {
                 text: content("text"),
-                calls: tools.items().iter().filter_map(call).collect(),
+                calls: tools.items().iter().filter_map(|item| self.call(item)).collect(),
             };
         }
         if let Some(text) = content("text") {
@@ -196,6 +194,20 @@ impl Reader<'_> {
             Some(raw) => Says::Raw(Content::new(self.base64(raw))),
             None => Says::Echo,
         }
+    }
+
+    fn call(&mut self, node: &Node) -> Option<ToolCall> {
+        self.only_true(node, "withoutId");
+        if let (Some(_), Some(other)) = (node.get("id"), node.entry("withoutId")) {
+            self.report(other.key_span, codes::TOGETHER, "it has an id", "remove one of the two");
+        }
+        let id = match (text(node, "id"), node.get("withoutId")) {
+            (Some(id), _) => CallId::Given(id),
+            (None, Some(_)) => CallId::Missing,
+            (None, None) => CallId::Own,
+        };
+        let arguments = text(node, "arguments").map(Content::new)?;
+        Some(ToolCall { name: text(node, "name")?, arguments, id, index: node.get("index").and_then(size) })
     }
 
     /// Returns a body of the script's own.
@@ -316,6 +328,7 @@ fn when(node: &Node) -> When {
         system: text(node, "system").map(Content::new),
         model: text(node, "model"),
         has: text(node, "has"),
+        offers: text(node, "offers"),
         times: node.get("times").and_then(size),
     }
 }

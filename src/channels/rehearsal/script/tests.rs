@@ -1,7 +1,7 @@
 use serde_json::json;
 use thoughtstream_domain::yaml::render_all;
 
-use super::super::{After, CutAt, CutHow, Drip, ImageKind, Item, MessageRef, Outcome, Says, Usage};
+use super::super::{After, CallId, CutAt, CutHow, Drip, ImageKind, Item, MessageRef, Outcome, Says, Usage};
 use super::{EXAMPLE, Script};
 
 fn read(text: &str) -> Script {
@@ -49,7 +49,8 @@ provider:
     - { answer: { fill: 100000000 } }
     - { answer: { endless: true, cut: 70000 } }
     - { answer: { rawBase64: "aGk=" } }
-    - { name: last, when: { nth: 2, contains: a, system: b, model: c, has: tools, times: 3 }, answer: { echo: true, reset: head } }
+    - { name: last, when: { nth: 2, contains: a, system: b, model: c, has: tools, offers: note, times: 3 }, answer: { echo: true, reset: head } }
+    - { answer: { inTurn: true, tools: [{ name: t, arguments: "{}", id: "", index: 7 }, { name: t, arguments: "{}", withoutId: true }] } }
   otherwise: { error: { status: 500 }, cut: request }
 "#;
     let provider = read(text).provider;
@@ -77,6 +78,10 @@ provider:
     assert_eq!((last.name.as_str(), provider.rules[0].name.as_str()), ("last", "rule-1"));
     assert_eq!((last.when.nth, last.when.times, last.when.has.as_deref()), (Some(2), Some(3), Some("tools")));
     assert_eq!(last.answer.manner.cut.map(|cut| (cut.at, cut.how)), Some((CutAt::Head, CutHow::Reset)));
+    assert_eq!(last.when.offers.as_deref(), Some("note"));
+    let Says::Tools { text: None, calls } = says(10) else { panic!() };
+    assert_eq!((&calls[0].id, calls[0].index), (&CallId::Given(String::new()), Some(7)));
+    assert!(answer(10).in_turn && calls[1].id == CallId::Missing && calls[1].index.is_none());
     assert_eq!(provider.otherwise.manner.cut.map(|cut| cut.at), Some(CutAt::Request));
 }
 
@@ -174,7 +179,7 @@ fn what_is_wrong_with_a_provider_is_reported_at_its_place() {
       7 |     - when: { contians: x, nth: 0 }
         |               ^^^^^^^^
       did you mean `contains`?
-      known here: nth, contains, system, model, has, times
+      known here: nth, contains, system, model, has, offers, times
     script.yaml:7:33: 0 is not between 1 and 9007199254740991 [shape.out-of-bounds]
       7 |     - when: { contians: x, nth: 0 }
         |                                 ^

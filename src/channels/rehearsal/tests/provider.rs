@@ -62,6 +62,7 @@ async fn the_first_rule_that_matches_answers_and_only_as_often_as_it_may() {
         when: When {
             model: Some("large".to_owned()),
             has: Some("tools".to_owned()),
+            offers: Some("note".to_owned()),
             system: Some(Content::new("brief".to_owned())),
             ..When::default()
         },
@@ -69,7 +70,8 @@ async fn the_first_rule_that_matches_answers_and_only_as_often_as_it_may() {
     });
     let rehearsal = Rehearsal::start(script).await.unwrap();
     let mut said = Vec::new();
-    let large = json!({ "model": "large", "tools": [], "messages": [
+    let note = json!({ "type": "function", "function": { "name": "note" } });
+    let large = json!({ "model": "large", "tools": [note], "messages": [
         { "role": "developer", "content": "be brief" }, { "role": "user", "content": "x" } ] });
     for sent in [chat("a"), chat("b"), chat("tea?"), completions(&large), chat("echo")] {
         let got = exchange(&rehearsal, &sent).await.json();
@@ -132,11 +134,7 @@ async fn a_stream_comes_in_pieces_and_ends_with_what_it_cost() {
 
 #[tokio::test]
 async fn tools_are_called_whole_and_in_pieces() {
-    let call = |name: &str, arguments: &str| ToolCall {
-        name: name.to_owned(),
-        arguments: Content::new(arguments.to_owned()),
-    };
-    let calls = vec![call("remember", "{\"text\":\"tea\"}"), call("forget", "not json")];
+    let calls = vec![ToolCall::new("remember", "{\"text\":\"tea\"}"), ToolCall::new("forget", "not json")];
     let rehearsal = answering(Answer::of(Says::Tools { text: None, calls })).await;
     let whole = exchange(&rehearsal, &chat("x")).await.json();
     let choice = &whole["choices"][0];
