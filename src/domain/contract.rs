@@ -7,6 +7,7 @@
 
 mod classify;
 mod observation;
+mod proposing;
 mod rejection;
 
 use std::sync::{Arc, LazyLock};
@@ -26,6 +27,7 @@ pub use observation::{
     Importance, Observation, PROPOSED_ACTION_CHARACTERS_MAX, REASON_CHARACTERS_MAX, Recommendation,
     SUMMARY_CHARACTERS_MAX, TAG_CHARACTERS_MAX, TAGS_MAX, TARGET_CHARACTERS_MAX,
 };
+pub use proposing::{Judged, judge_proposing};
 pub use rejection::{Class, Counts, ISSUES_MAX, Issue, IssueCode, Issues, Rejection};
 
 /// The longest plain-text reply in UTF-16 code units: the seed's number, and what one Telegram message holds.
@@ -266,18 +268,7 @@ pub fn judge(
     stop: Stop,
 ) -> Result<Accepted, Box<Rejection>> {
     let counts = Counts::of(parts);
-    let reject = |class: Class, issues: Issues| {
-        Box::new(Rejection {
-            contract: contract.kind.clone(),
-            contract_hash: contract.hash,
-            mode,
-            class,
-            stop,
-            counts,
-            issue_count: issues.total(),
-            issues: issues.into_list(),
-        })
-    };
+    let reject = |class, issues| refuse(contract, mode, class, stop, counts, issues);
     let text = only_text(parts).map_err(|code| reject(Class::Parts, Issues::one(code)))?;
     match stop {
         Stop::End => {}
@@ -297,8 +288,34 @@ pub fn judge(
         }
     };
     let value = value.map_err(|issues| reject(Class::Contract, issues))?;
+    Ok(accept(contract, mode, counts, value))
+}
+
+/// Makes the verdict on a message that is refused.
+fn refuse(
+    contract: &Contract,
+    mode: Mode,
+    class: Class,
+    stop: Stop,
+    counts: Counts,
+    issues: Issues,
+) -> Box<Rejection> {
+    Box::new(Rejection {
+        contract: contract.kind.clone(),
+        contract_hash: contract.hash,
+        mode,
+        class,
+        stop,
+        counts,
+        issue_count: issues.total(),
+        issues: issues.into_list(),
+    })
+}
+
+/// Completes a value that passed.
+fn accept(contract: &Contract, mode: Mode, counts: Counts, value: Observation) -> Accepted {
     let bytes = value.canonical();
-    Ok(Accepted {
+    Accepted {
         sha256: Sha256Hash::of(&bytes),
         canonical: Content::new(bytes.into()),
         contract: contract.kind.clone(),
@@ -306,7 +323,7 @@ pub fn judge(
         mode,
         counts,
         value,
-    })
+    }
 }
 
 /// Holds a provider's answer against a contract.

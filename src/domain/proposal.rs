@@ -5,6 +5,7 @@
 //! What a call asks for becomes an inert event ([`crate::payload::proposal`]). A person decides about it.
 
 mod arguments;
+pub mod bind;
 pub mod call;
 pub mod capability;
 pub mod decision;
@@ -12,7 +13,10 @@ pub mod focus;
 pub mod lineage;
 pub mod project;
 pub mod reason;
+#[cfg(test)]
+pub(crate) mod tests;
 pub mod text;
+pub mod tool;
 
 use std::collections::BTreeSet;
 
@@ -92,34 +96,5 @@ pub fn acknowledgment(kinds: &BTreeSet<Kind>) -> Option<&'static str> {
         (true, false, true) => Some("I saved those as memory and focus suggestions."),
         (false, true, true) => Some("I saved those as correction and focus suggestions."),
         (true, true, true) => Some("I saved those as memory, correction and focus suggestions."),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_survives_its_spelling_and_its_tool() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::parse(kind.as_str()), Some(kind));
-            assert_eq!(Kind::of_tool(kind.tool()), Some(kind));
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
-        }
-        assert_eq!(Kind::of_tool("memory-change"), None);
-        assert_eq!(Kind::of_tool("Propose_focus"), None);
-    }
-
-    #[test]
-    fn an_acknowledgment_promises_nothing_and_names_nothing() {
-        for bits in 0_u8..8 {
-            let chosen = Kind::ALL.into_iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
-            let kinds: BTreeSet<Kind> = chosen.map(|(_, kind)| kind).collect();
-            let said = acknowledgment(&kinds);
-            assert_eq!(said.is_some(), !kinds.is_empty());
-            for word in ["applied", "approved", "learn", "train", "publish", "will", "_", "@"] {
-                assert!(!said.unwrap_or_default().contains(word), "{said:?}");
-            }
-        }
     }
 }

@@ -133,6 +133,11 @@ impl Issues {
         Self { list: vec![Issue { code, path: String::new() }], total: 1 }
     }
 
+    /// Makes the one issue of a message, at a place in it.
+    pub(super) fn at(code: IssueCode, path: &str) -> Self {
+        Self { list: vec![Issue { code, path: path.to_owned() }], total: 1 }
+    }
+
     /// Adds an issue; past the bound it is only counted.
     pub(super) fn push(&mut self, code: IssueCode, path: &str) {
         self.total = self.total.saturating_add(1);
@@ -254,10 +259,14 @@ impl Rejection {
 
     /// Says whether another generation may be asked to do it right.
     ///
-    /// Form can be repaired. A message that called a tool nobody offered reached for authority it was not
-    /// given, and one that was filtered was refused by somebody else: neither is a matter of form.
+    /// Form can be repaired. A message that called a tool nobody offered, or called one wrongly, reached for
+    /// authority it was not given, and one that was filtered was refused by somebody else: neither is a matter of
+    /// form.
     #[must_use]
     pub fn is_repairable(&self) -> bool {
-        !self.issues.iter().any(|issue| matches!(issue.code, IssueCode::ToolCall | IssueCode::Stopped))
+        let is_final = |issue: &Issue| {
+            matches!(issue.code, IssueCode::ToolCall | IssueCode::Stopped) || issue.path.starts_with("/calls")
+        };
+        !self.issues.iter().any(is_final)
     }
 }
