@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use thoughtstream_domain::commit::{Commit, Verdict};
-use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{SourceId, TypeRef};
+use thoughtstream_domain::registry::Hashes;
 use thoughtstream_domain::time::Timestamp;
 
 use super::queue::{Pending, Queue, Taken};
@@ -54,8 +54,8 @@ pub trait Ledger: Send + 'static {
     fn set_types(&mut self, types: Types) -> Result<(), String>;
 }
 
-/// Is every registered type with the hash of its definition.
-pub type Types = BTreeMap<TypeRef, Sha256Hash>;
+/// Is every registered type with the hashes of its definitions.
+pub type Types = BTreeMap<TypeRef, Hashes>;
 
 /// Says why the store did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

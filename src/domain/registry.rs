@@ -12,8 +12,10 @@ use crate::id::{TypeName, TypeRef};
 use crate::payload::{self, TypedPayload};
 
 mod custom;
+mod earlier;
 mod fault;
 pub use custom::{CustomError, SCHEMA_BYTES_MAX};
+pub use earlier::Hashes;
 
 /// Says who alone may write an event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,7 +116,7 @@ impl Definition {
         &self.schema
     }
 
-    /// Returns the hash of the whole definition; the log stores it at first use.
+    /// Returns the hash of the whole definition; the log keeps that of the newest one it was written with.
     #[must_use]
     pub const fn hash(&self) -> &Sha256Hash {
         &self.hash
@@ -301,10 +303,10 @@ impl Registry {
         self.definitions.values()
     }
 
-    /// Returns the definition hashes that the log compares with what it saw at first use.
+    /// Returns the definition hashes that the log compares with those it was written with.
     #[must_use]
-    pub fn hashes(&self) -> BTreeMap<TypeRef, Sha256Hash> {
-        self.definitions.values().map(|d| (d.kind.clone(), d.hash)).collect()
+    pub fn hashes(&self) -> BTreeMap<TypeRef, Hashes> {
+        self.definitions.values().map(|d| (d.kind.clone(), Hashes::of(d))).collect()
     }
 
     /// Reads `NAME` as the newest version, or `NAME@n` as that version.

@@ -43,7 +43,7 @@ const EXPORT_VERSION: u32 = 1;
 enum Line {
     /// Opens the export.
     Header { version: u32, format: u16 },
-    /// The definition hash of a type at its first use.
+    /// The hash of the definition that a type was last written with.
     Definition { kind: TypeRef, sha256: Sha256Hash },
     /// A registered declaration.
     Declaration { row: Registered },

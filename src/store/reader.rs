@@ -371,7 +371,7 @@ impl Reader {
         names.all(NameKind::Type).into_iter().filter_map(|(number, _)| names.kind(number)).collect()
     }
 
-    /// Returns the hash of every type's definition at its first use.
+    /// Returns the hash of the definition that each type was last written with.
     ///
     /// # Errors
     /// [`RowError`] if the log cannot be read.

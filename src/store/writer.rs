@@ -23,6 +23,7 @@ use thiserror::Error;
 use thoughtstream_domain::commit::{Commit, Refusal, Row, Verdict};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::TypeRef;
+use thoughtstream_domain::registry::Hashes;
 use thoughtstream_domain::time::Timestamp;
 
 use crate::disk::Disk;
@@ -103,7 +104,7 @@ pub enum WriteError {
 pub struct TypeChanged {
     /// The type.
     pub kind: TypeRef,
-    /// The hash at its first use.
+    /// The hash it was last written with.
     pub stored: Sha256Hash,
     /// The hash now.
     pub offered: Sha256Hash,
@@ -129,7 +130,7 @@ pub struct Writer {
     journal: Journal,
     frame: Frame,
     cache: Cache,
-    types: BTreeMap<TypeRef, Sha256Hash>,
+    types: BTreeMap<TypeRef, Hashes>,
     incarnation: u64,
     failed: bool,
     last_checkpoint: Option<Instant>,
@@ -168,13 +169,17 @@ impl Writer {
 
     /// Says which types may be written from now on, with the hashes of their definitions.
     ///
+    /// A log written with a definition that this one only added to is taken; once the type is written again,
+    /// the log names the newer definition, and a build that does not know that one refuses the log.
+    ///
     /// # Errors
-    /// Names every type whose definition differs from the one at its first use; nothing changes then.
-    pub fn set_types(&mut self, types: BTreeMap<TypeRef, Sha256Hash>) -> Result<(), TypesError> {
+    /// Names every type whose definition is neither the one the log was written with nor grown from it;
+    /// nothing changes then.
+    pub fn set_types(&mut self, types: BTreeMap<TypeRef, Hashes>) -> Result<(), TypesError> {
         let stored = self.reader().definitions()?;
         let changed = stored.into_iter().filter_map(|(kind, stored)| {
-            let offered = *types.get(&kind)?;
-            (offered != stored).then_some(TypeChanged { kind, stored, offered })
+            let offered = types.get(&kind)?;
+            (!offered.accept(&stored)).then_some(TypeChanged { kind, stored, offered: offered.current })
         });
         let changed: Vec<TypeChanged> = changed.collect();
         if !changed.is_empty() {
@@ -470,7 +475,7 @@ pub fn weigh(commit: &Commit) -> usize {
 /// What checking and applying the commits of one group needs.
 struct GroupState<'w> {
     cache: &'w mut Cache,
-    types: &'w BTreeMap<TypeRef, Sha256Hash>,
+    types: &'w BTreeMap<TypeRef, Hashes>,
     now: Timestamp,
     heads: Heads,
 }

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
-use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeRef};
-use thoughtstream_domain::registry::{DoorError, Draft, DraftPayload, Registry, Writer};
+use thoughtstream_domain::registry::{DoorError, Draft, DraftPayload, Hashes, Registry, Writer};
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{CreateError, Options, Presence, Store, TypesError, WriteError};
 
@@ -146,7 +145,7 @@ pub fn ensure(session: &Session) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure`] naming every type that changed under an unchanged version.
-pub fn set_types(store: &mut Store, hashes: BTreeMap<TypeRef, Sha256Hash>) -> Result<(), Failure> {
+pub fn set_types(store: &mut Store, hashes: BTreeMap<TypeRef, Hashes>) -> Result<(), Failure> {
     store.writer.set_types(hashes).map_err(|error| types_failure(&error))
 }
 

@@ -4,6 +4,7 @@ mod accounts;
 mod conversation;
 mod copies;
 mod crash;
+mod definitions;
 mod events;
 mod open;
 mod settlement;

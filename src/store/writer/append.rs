@@ -235,18 +235,18 @@ impl GroupState<'_> {
         Ok((position, facts, chain))
     }
 
-    /// Stores the hash of a type's definition at its first use.
+    /// Stores the hash of the definition that a type is written with.
     fn define(&mut self, rows: &mut Rows<'_>, candidate: &Candidate) -> Result<(), RowError> {
         let kind = candidate.kind();
         if !self.cache.defines(kind) {
             return Ok(());
         }
         let name = kind.to_string();
-        match self.types.get(kind) {
-            Some(hash) if !rows.has(Table::Definitions, name.as_bytes())? => {
-                rows.put(Table::Definitions, name.as_bytes(), hash.as_bytes())
-            }
-            Some(_) | None => Ok(()),
+        let Some(hashes) = self.types.get(kind) else { return Ok(()) };
+        let current = hashes.current.as_bytes();
+        match rows.get(Table::Definitions, name.as_bytes())? {
+            Some(stored) if stored == current => Ok(()),
+            Some(_) | None => rows.put(Table::Definitions, name.as_bytes(), current),
         }
     }
 }
