@@ -29,7 +29,7 @@ fn completed(attempt: u32, charge: Option<Charge>) -> Candidate {
         execution_adapter_revision: "deterministic-v1".to_owned(),
         model_adapter: None,
     };
-    let completed = RunCompleted { stamp, outputs: Vec::new(), charge };
+    let completed = RunCompleted { stamp, outputs: Vec::new(), proposals: Vec::new(), charge };
     completed.candidate(envelope("agent:links", &format!("completed/{attempt}")))
 }
 
