@@ -295,7 +295,11 @@ impl Declaration {
             map.insert("prompt".to_owned(), json!(prompt.path));
         }
         map.insert("emit".to_owned(), json!(self.emit));
-        map.insert("policy".to_owned(), json!({ "tools": [], "externalActions": false }));
+        let mut policy = json!({ "tools": [], "externalActions": false });
+        if let Some(model) = self.runner.model().filter(|model| !model.proposals.is_empty()) {
+            policy["proposals"] = json!(model.proposals);
+        }
+        map.insert("policy".to_owned(), policy);
         let retry = json!({
             "attempts": self.retry.attempts, "exhausted": self.retry.exhausted,
             "first": duration_text(self.retry.first_ms), "max": duration_text(self.retry.max_ms),

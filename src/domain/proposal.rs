@@ -10,7 +10,9 @@ pub mod call;
 pub mod capability;
 pub mod decision;
 pub mod focus;
+pub mod history;
 pub mod lineage;
+pub mod memory;
 pub mod project;
 pub mod reason;
 #[cfg(test)]

@@ -59,6 +59,8 @@ pub const CONVERSATION: Code = Code::new("declaration.conversation");
 pub const SECOND_REPLIER: Code = Code::new("declaration.second-replier");
 /// A repair consumer that does more than repair, or repairs more than once.
 pub const REPAIR: Code = Code::new("declaration.repair");
+/// Proposals of a consumer that is not such a conversation as may propose.
+pub const PROPOSALS: Code = Code::new("declaration.proposals");
 /// An inference account that cannot work.
 pub const ACCOUNTING: Code = Code::new("declaration.accounting");
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 mod account;
 mod model;
+mod proposals;
 
 use super::keys::{NAMES_MAX, NOT_BUILT_KINDS, NOT_BUILT_TYPES};
 use super::load::{PROMPT_BYTES_MAX, Prompts};

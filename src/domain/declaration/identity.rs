@@ -13,7 +13,7 @@ use crate::yaml::{self, Limits, Problem};
 
 impl Declaration {
     /// Returns what the fingerprint covers, as canonical JSON: the checked declaration without whether it is
-    /// enabled, and its prompt's hash.
+    /// enabled, its prompt's hash, and the exact definition of each tool that it may propose with.
     #[must_use]
     pub fn canonical(&self) -> String {
         let mut declaration = self.to_json();
@@ -21,7 +21,10 @@ impl Declaration {
             map.remove("enabled");
         }
         let prompt = self.prompt.as_ref().map(|prompt| prompt.sha256);
-        let identity = json!({ "format": 1, "declaration": declaration, "promptSha256": prompt });
+        let mut identity = json!({ "format": 1, "declaration": declaration, "promptSha256": prompt });
+        if let Some(model) = self.runner.model().filter(|model| !model.proposals.is_empty()) {
+            identity["proposalTools"] = json!(model.proposal_tools());
+        }
         let bytes = canonical::write(&identity).expect("the reader admits only numbers that are exact");
         String::from_utf8(bytes).expect("canonical JSON is UTF-8")
     }

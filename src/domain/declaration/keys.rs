@@ -280,7 +280,7 @@ static RUNNER: [Key; 14] = [
     Key::refused("profile", codes::NOT_BUILT_WORKSPACE, "workspace runners are not built yet"),
 ];
 
-static POLICY: [Key; 2] = [
+static POLICY: [Key; 3] = [
     Key::optional(
         "tools",
         "evidence tools; none are built yet, so the list is empty",
@@ -289,6 +289,7 @@ static POLICY: [Key; 2] = [
             "evidence tools are not built yet: write `tools: []`",
         ),
     ),
+    Key::optional("proposals", "what a conversation may propose to a person", model::PROPOSALS_SHAPE),
     Key::optional(
         "externalActions",
         "whether it may act outside; no consumer may yet",

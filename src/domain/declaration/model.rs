@@ -1,14 +1,18 @@
 //! What the declaration of a consumer that asks a model says besides (Declaration, Context packet and Outputs
 //! sections).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::accounting::{Dimension, Policy, Window};
+use crate::canonical;
 use crate::content::Content;
 use crate::contract::Mode as OutputMode;
+use crate::hash::Sha256Hash;
 use crate::id::{ConsumerId, SourceId};
+use crate::proposal::{Kind, tool::tool};
 use crate::provider::ThinkingLevel;
 use crate::repair::AgentRole;
 use crate::yaml::duration_text;
@@ -38,6 +42,8 @@ pub struct ModelRunner {
     pub role: AgentRole,
     /// What each run reserves, and within which limits.
     pub accounting: Policy,
+    /// What it may propose to a person.
+    pub proposals: BTreeSet<Kind>,
 }
 
 /// Says how a context packet is composed.
@@ -114,6 +120,18 @@ impl ModelRunner {
             "thinkingLevel": self.thinking.as_str(), "timeout": duration_text(self.timeout_ms),
             "maxOutputTokens": self.max_output_tokens, "stream": self.stream,
         })
+    }
+
+    /// Names each tool that it may propose with by the hash of its exact definition.
+    ///
+    /// # Panics
+    /// Never: the definition of a tool has small whole numbers.
+    pub(super) fn proposal_tools(&self) -> BTreeMap<Kind, Sha256Hash> {
+        let hash = |kind: &Kind| {
+            let bytes = canonical::write_type(&tool(*kind)).expect("small whole numbers are exact");
+            (*kind, Sha256Hash::of(&bytes))
+        };
+        self.proposals.iter().map(hash).collect()
     }
 
     /// Returns what it says as the map of the account.

@@ -7,6 +7,7 @@ use crate::yaml::render_all;
 
 mod identity;
 mod model;
+mod proposals;
 
 /// The minimal example of the Declaration section.
 const MINIMAL: &str = "\
@@ -171,7 +172,7 @@ fn hand_48_misspelt_switches_are_all_reported_and_nothing_is_loaded() {
       20 |   externalAction: true
          |   ^^^^^^^^^^^^^^
       did you mean `externalActions`?
-      known here: tools, externalActions
+      known here: tools, proposals, externalActions
 
     3 problems
     ");

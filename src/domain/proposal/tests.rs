@@ -3,6 +3,8 @@
 mod binding;
 mod calls;
 mod focuses;
+mod histories;
+mod memories;
 mod tools;
 
 use std::collections::BTreeSet;

@@ -47,6 +47,7 @@ impl Compiler<'_> {
             self.refuse(strategy.span, MISPLACED, NOT_A_MODEL, "remove it, or choose `runner.kind: pi`");
         }
         self.no_conversation_keys(root);
+        self.no_proposals(root);
     }
 
     fn no_conversation_keys(&mut self, root: &Node) {
@@ -100,6 +101,7 @@ impl Compiler<'_> {
         if role == Some(AgentRole::Repair) {
             self.repair(root, mode, strategy.as_ref());
         }
+        let proposals = self.proposals(root, subscription, mode, role, strategy.as_ref());
         let accounting = timeout_ms.and_then(|timeout_ms| self.accounting(root, timeout_ms));
         let reserved = accounting.as_ref().map(|policy| policy.reserve.output_tokens);
         let max_output_tokens = self.max_output_tokens(runner, reserved);
@@ -116,6 +118,7 @@ impl Compiler<'_> {
             strategy: strategy?,
             role: role?,
             accounting: accounting?,
+            proposals: proposals?,
         })
     }
 

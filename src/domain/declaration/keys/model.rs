@@ -137,6 +137,15 @@ static ACCOUNTING: [Key; 4] = [
 /// An inference account.
 pub(super) static ACCOUNTING_SHAPE: Shape = Shape::Map(&ACCOUNTING);
 
+static PROPOSALS: [Choice; 3] = [
+    Choice::new("memory-change", "a change of the memory document"),
+    Choice::new("self-correction", "another wording of a delivered reply"),
+    Choice::new("focus-declaration", "a focus to take up"),
+];
+static PROPOSAL: Shape = Shape::Choice(&PROPOSALS);
+/// What may be proposed.
+pub(super) static PROPOSALS_SHAPE: Shape = Shape::List { of: &PROPOSAL, min: 0, max: PROPOSALS.len() };
+
 /// What is said of a key that only a runner that asks a model has.
 pub(in crate::declaration) const NOT_A_MODEL: &str = "this belongs to a runner that asks a model";
 

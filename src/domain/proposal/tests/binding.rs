@@ -39,7 +39,7 @@ fn bound(kind: Kind, arguments: &Value) -> Bound {
     <[Bound; 1]>::try_from(bound).unwrap()[0].clone()
 }
 
-fn proposed(kind: Kind) -> Proposed {
+pub(super) fn proposed(kind: Kind) -> Proposed {
     bound(kind, &arguments(kind)).proposed(proposer(), Some(&observation("It is four."))).unwrap()
 }
 
