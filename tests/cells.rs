@@ -15,9 +15,13 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::{Value, json};
 use thoughtstream_actors::cell::{CellFault, CellPlace, run_cell};
+use thoughtstream_domain::cell::capture::Capture;
 use thoughtstream_domain::cell::{Answer, CellResult, Outcome, Packet, Part, Request};
 use thoughtstream_domain::content::Content;
-use thoughtstream_domain::id::RunId;
+use thoughtstream_domain::id::{EventId, RunId};
+use thoughtstream_domain::proposal::Kind;
+use thoughtstream_domain::proposal::call::CallCode;
+use thoughtstream_domain::proposal::capability::WorkerCapability;
 use thoughtstream_domain::provider::StopReason;
 use thoughtstream_effects::sandbox::{Launcher, Limits};
 use tokio::time::Instant;
@@ -70,13 +74,22 @@ impl Place {
 
     /// Runs the worker on a request; returns its result, and what it asked.
     async fn run(&self, request: &Value, limits: Limits, patience: Duration) -> (Ran, Option<Value>) {
-        let request = Request::parse(request.to_string()).unwrap();
-        let packet = Packet::new(RunId::from_bytes([1; 20]), request);
+        self.run_on(packet(request), answer(), limits, patience).await
+    }
+
+    /// Runs the worker on a packet and tells it an outcome; returns its result, and what it asked.
+    async fn run_on(
+        &self,
+        packet: Packet,
+        told: Outcome,
+        limits: Limits,
+        patience: Duration,
+    ) -> (Ran, Option<Value>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&asked);
         let ask = async move |request: Request| {
             noted.lock().unwrap().push(serde_json::from_str(request.as_json()).unwrap());
-            answer()
+            told
         };
         let result = run_cell(&self.launcher, packet, limits, Instant::now() + patience, ask).await;
         let mut asked: Vec<Value> = std::mem::take(&mut asked.lock().unwrap());
@@ -103,6 +116,56 @@ fn answer() -> Outcome {
     Outcome::Answered(Answer { parts, stop: StopReason::Stop })
 }
 
+fn packet(request: &Value) -> Packet {
+    Packet::new(RunId::from_bytes([1; 20]), Request::parse(request.to_string()).unwrap())
+}
+
+/// May be cited in the tests of calls.
+fn cited() -> EventId {
+    EventId::from_bytes([2; 32])
+}
+
+/// Lets a memory change be proposed, and nothing else.
+fn memory_alone() -> WorkerCapability {
+    let kinds = [Kind::MemoryChange].into();
+    WorkerCapability { kinds, targets: vec![EventId::from_bytes([3; 32])], evidence: [cited()].into() }
+}
+
+/// Makes an answer that calls tools, after a text.
+fn calling(calls: &[(Kind, Value)]) -> Outcome {
+    let content = |text: &str| Content::new(text.to_owned());
+    let call = |(at, (kind, arguments)): (usize, &(Kind, Value))| Part::ToolCall {
+        id: content(&format!("call_{at}")),
+        name: content(kind.tool()),
+        arguments: content(&arguments.to_string()),
+    };
+    let parts = std::iter::once(text("Noted.")).chain(calls.iter().enumerate().map(call)).collect();
+    Outcome::Answered(Answer { parts, stop: StopReason::ToolCalls })
+}
+
+fn memory(evidence: EventId) -> (Kind, Value) {
+    let arguments = json!({ "operation": "append", "proposed_text": "Lives in Lisbon.", "reason": "Asked to.",
+        "evidence_event_ids": [evidence] });
+    (Kind::MemoryChange, arguments)
+}
+
+fn correction() -> (Kind, Value) {
+    let arguments = json!({ "target_output": "latest", "replacement": "Five.", "reason": "Miscounted.",
+        "evidence_event_ids": [] });
+    (Kind::SelfCorrection, arguments)
+}
+
+fn focus() -> (Kind, Value) {
+    let declaration = json!({
+        "id": "lisbon", "version": 1, "lineage": { "evidence": [cited()] },
+        "scope": { "includes": ["the move"], "excludes": [] }, "objective": "Keep track of the move.",
+        "subscriptions": [{ "types": ["stream.thought.source.*"], "sources": ["filesystem:notes"] }],
+        "budgets": { "runsPerDay": 4, "tokensPerDay": 20000 }, "requestedPermissions": [],
+        "retirement": { "afterDays": 60 },
+    });
+    (Kind::FocusDeclaration, json!({ "declaration": declaration }))
+}
+
 fn is_alive(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
@@ -119,6 +182,62 @@ async fn the_worker_asks_once_and_gives_back_the_final_parts() {
         assert_eq!(result.outcome, answer());
         assert_eq!((result.counts.text_parts, result.counts.text_characters), (1, 8));
     }
+}
+
+#[tokio::test]
+async fn the_worker_captures_calls_and_asks_nothing_more() {
+    let place = Place::with("thought-worker");
+    let run = async |admitted: Option<WorkerCapability>, told: &Outcome| {
+        let packet = packet(&json!({ "model": "m" })).with_proposals(admitted);
+        let (result, asked) = place.run_on(packet, told.clone(), Limits::default(), PATIENCE).await;
+        let result = result.unwrap_or_else(|fault| panic!("{fault:?}"));
+        assert_eq!((asked, &result.outcome), (Some(json!({ "model": "m" })), told));
+        result.calls
+    };
+    let all = WorkerCapability { kinds: Kind::ALL.into(), ..memory_alone() };
+    let three = calling(&[focus(), memory(cited()), correction()]);
+    let Capture::Captured(calls) = run(Some(all), &three).await else { panic!("refused") };
+    let named: Vec<(&str, Kind)> =
+        calls.iter().map(|call| (call.call.reveal().as_str(), call.kind)).collect();
+    let expected = [
+        ("call_0", Kind::FocusDeclaration),
+        ("call_1", Kind::MemoryChange),
+        ("call_2", Kind::SelfCorrection),
+    ];
+    assert_eq!(named, expected);
+    for (admitted, calls, code) in [
+        (Some(memory_alone()), vec![memory(EventId::from_bytes([9; 32]))], CallCode::NotAdmitted),
+        (Some(memory_alone()), vec![memory(cited()), correction()], CallCode::NotOffered),
+        (Some(memory_alone()), vec![memory(cited()), memory(cited())], CallCode::SameKindTwice),
+        (Some(memory_alone()), vec![(Kind::MemoryChange, json!("x".repeat(300_000)))], CallCode::TooLarge),
+        (None, vec![memory(cited())], CallCode::NotOffered),
+    ] {
+        let Capture::Refused(refused) = run(admitted, &calling(&calls)).await else { panic!("captured") };
+        assert_eq!(refused.code, code);
+    }
+}
+
+#[tokio::test]
+async fn every_lie_about_calls_is_one_classified_fault() {
+    let place = Place::probe();
+    let lied = async |misdeed: &str, told: Outcome| {
+        let packet = packet(&json!({ "do": misdeed })).with_proposals(Some(memory_alone()));
+        let (result, asked) = place.run_on(packet, told, Limits::default(), PATIENCE).await;
+        assert!(asked.is_some(), "{misdeed}");
+        result.expect_err(misdeed).code()
+    };
+    for (misdeed, code) in [
+        ("drop-call", "worker-other-calls"),
+        ("add-call", "worker-other-calls"),
+        ("reorder-calls", "worker-invented"),
+        ("change-arguments", "worker-other-calls"),
+        ("forget-captures", "worker-other-calls"),
+        ("double-captures", "worker-other-calls"),
+    ] {
+        assert_eq!(lied(misdeed, calling(&[memory(cited())])).await, code, "{misdeed}");
+    }
+    // What the parent admitted is the parent's to say.
+    assert_eq!(lied("admit-all", calling(&[correction()])).await, "worker-other-calls");
 }
 
 #[tokio::test]
@@ -294,6 +413,7 @@ fn the_same_holds_for_a_user_who_owns_nothing() {
     for name in [
         "cells::nothing_can_be_reached_from_inside",
         "cells::the_worker_asks_once_and_gives_back_the_final_parts",
+        "cells::the_worker_captures_calls_and_asks_nothing_more",
         "cells::every_misdeed_is_one_classified_fault",
         "cells::a_parent_that_is_killed_takes_its_cells_with_it",
     ] {

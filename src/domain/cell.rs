@@ -1,10 +1,12 @@
 //! What the trusted parent and the sandboxed worker say to each other: four messages, in one order.
 //!
 //! The parent hands in a [`Packet`]; the worker asks once ([`Ask`]); the parent answers ([`Told`]); the worker
-//! says what it takes for the final message ([`CellResult`]) and closes. Each message is one frame
-//! ([`frame`]); [`exchange`] holds the parent's half and refuses everything else. What is asked and answered
-//! stays opaque here: a broker checks the request against what was frozen, a contract judges the parts.
+//! says what it takes for the final message, and which calls in it it captured ([`CellResult`]), and closes. Each
+//! message is one frame ([`frame`]); [`exchange`] holds the parent's half and refuses everything else. What is
+//! asked stays opaque here: a broker checks the request against what was frozen. A contract judges the parts; only
+//! the calls among them are read here ([`capture`]), on both sides.
 
+pub mod capture;
 pub mod exchange;
 pub mod frame;
 
@@ -14,15 +16,22 @@ use serde_json::value::RawValue;
 use crate::content::Content;
 use crate::hash::Sha256Hash;
 use crate::id::{IdError, RunId};
+use crate::proposal::capability::WorkerCapability;
 pub use crate::provider::REQUEST_BYTES_MAX;
 use crate::provider::{self, AnswerPart, ProviderCode, StopReason};
 use crate::text::characters;
 
-/// The version of this protocol; a worker of another version is refused before it is asked anything.
-pub const VERSION: u32 = 1;
+use self::capture::Capture;
+
+/// The version of this protocol, which is no version of an event; a worker of another one is refused before it is
+/// asked anything. Since version 2 a packet says what may be proposed, and a result which calls were captured.
+pub const VERSION: u32 = 2;
 
 /// The most bytes of a frame around what it carries: version, run, counts and the names of members.
 pub const ENVELOPE_BYTES_MAX: usize = 1 << 10;
+
+/// The most bytes of what may be proposed: the ids of more events than a context selects messages from.
+pub const CAPABILITY_BYTES_MAX: usize = 64 << 10;
 
 /// The longest answer and the longest result in bytes: far more than any contract accepts.
 pub const ANSWER_BYTES_MAX: usize = 2 << 20;
@@ -83,15 +92,24 @@ pub struct Packet {
     pub run: RunId,
     /// The longest frame in bytes that the worker has to accept and may write.
     pub answer_bytes_max: usize,
+    /// What may be proposed; without it no call is captured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposals: Option<WorkerCapability>,
     /// What to ask.
     pub request: Request,
 }
 
 impl Packet {
-    /// Makes a packet of this version.
+    /// Makes a packet of this version, with which nothing may be proposed.
     #[must_use]
     pub const fn new(run: RunId, request: Request) -> Self {
-        Self { version: VERSION, run, answer_bytes_max: ANSWER_BYTES_MAX, request }
+        Self { version: VERSION, run, answer_bytes_max: ANSWER_BYTES_MAX, proposals: None, request }
+    }
+
+    /// Says what may be proposed.
+    #[must_use]
+    pub fn with_proposals(self, proposals: Option<WorkerCapability>) -> Self {
+        Self { proposals, ..self }
     }
 }
 
@@ -217,22 +235,29 @@ pub struct CellResult {
     pub outcome: Outcome,
     /// What the whole answer consisted of.
     pub counts: Counts,
+    /// What became of the calls in it, one for one.
+    pub calls: Capture,
 }
 
 impl CellResult {
-    /// Makes the one right result of what a worker was told: the final parts as they are, the rest counted.
+    /// Makes the one right result of what a worker was told: the final parts as they are, the rest counted, and the
+    /// calls held against what was admitted.
     #[must_use]
-    pub fn of(told: Told) -> Self {
+    pub fn of(told: Told, admitted: Option<&WorkerCapability>) -> Self {
         let Told { run, outcome, .. } = told;
-        let (outcome, counts) = match outcome {
+        let (outcome, counts, calls) = match outcome {
             Outcome::Answered(Answer { parts, stop }) => {
+                let calls = match admitted {
+                    Some(admitted) => Capture::of(&parts, admitted),
+                    None => Capture::of(&parts, &WorkerCapability::default()),
+                };
                 let counts = Counts::of(&parts);
                 let parts = parts.into_iter().filter(Part::is_final).collect();
-                (Outcome::Answered(Answer { parts, stop }), counts)
+                (Outcome::Answered(Answer { parts, stop }), counts, calls)
             }
-            Outcome::Refused(code) => (Outcome::Refused(code), Counts::default()),
+            Outcome::Refused(code) => (Outcome::Refused(code), Counts::default(), Capture::default()),
         };
-        Self { version: VERSION, run, outcome, counts }
+        Self { version: VERSION, run, outcome, counts, calls }
     }
 }
 

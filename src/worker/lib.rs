@@ -9,7 +9,7 @@ pub mod confine;
 use std::io::{Read, Write};
 
 use thoughtstream_domain::cell::frame::{
-    FrameError, FromWorker, Gather, REQUEST_FRAME_BYTES_MAX, ToWorker, decode, encode,
+    FrameError, FromWorker, Gather, PACKET_FRAME_BYTES_MAX, REQUEST_FRAME_BYTES_MAX, ToWorker, decode, encode,
 };
 use thoughtstream_domain::cell::{Ask, CellResult, Packet, Told, VERSION};
 
@@ -44,17 +44,18 @@ impl WorkerError {
     }
 }
 
-/// Reads a packet, asks once, and writes what was answered as the run's result: the final parts as they are.
+/// Reads a packet, asks once, and writes what was answered as the run's result: the final parts as they are, and
+/// which calls among them it captured. It asks nothing after that, whatever a model wants to have called.
 ///
 /// # Errors
 /// [`WorkerError`]; nothing was written then that could pass for a result.
 pub fn run(input: &mut impl Read, output: &mut impl Write) -> Result<(), WorkerError> {
     let mut gather = Gather::default();
-    let packet = match receive(input, &mut gather, REQUEST_FRAME_BYTES_MAX)? {
+    let packet = match receive(input, &mut gather, PACKET_FRAME_BYTES_MAX)? {
         ToWorker::Packet(packet) if packet.version == VERSION => packet,
         ToWorker::Packet(_) | ToWorker::Told(_) => return Err(WorkerError::Unexpected),
     };
-    let Packet { run, answer_bytes_max, request, .. } = packet;
+    let Packet { run, answer_bytes_max, proposals, request, .. } = packet;
     let ask = FromWorker::Ask(Ask { version: VERSION, run, request });
     send(output, &encode(&ask, REQUEST_FRAME_BYTES_MAX)?)?;
     drop(ask);
@@ -62,7 +63,7 @@ pub fn run(input: &mut impl Read, output: &mut impl Write) -> Result<(), WorkerE
         ToWorker::Told(told) if told.version == VERSION && told.run == run => told,
         ToWorker::Told(_) | ToWorker::Packet(_) => return Err(WorkerError::Unexpected),
     };
-    let result = FromWorker::Result(CellResult::of(told));
+    let result = FromWorker::Result(CellResult::of(told, proposals.as_ref()));
     send(output, &encode(&result, answer_bytes_max)?)
 }
 
@@ -129,7 +130,7 @@ mod tests {
             exchange.told(outcome.clone()).unwrap();
             exchange.heard(&output[asked..]).unwrap();
             let result = exchange.closed().unwrap();
-            assert_eq!(result, CellResult::of(Told::new(packet().run, outcome)));
+            assert_eq!(result, CellResult::of(Told::new(packet().run, outcome), None));
         }
     }
 
@@ -146,7 +147,7 @@ mod tests {
             whole[..first].to_vec(),
             whole[..whole.len() - 1].to_vec(),
             [&whole[..first], &whole[..first]].concat(),
-            told(&|told| told.version = 2),
+            told(&|told| told.version = 1),
             told(&|told| told.run = RunId::from_bytes([8; 20])),
             [&whole[..first], &[255; 8][..]].concat(),
         ];
@@ -159,10 +160,12 @@ mod tests {
 
     #[test]
     fn a_packet_of_another_version_is_asked_nothing() {
-        let strange = Packet { version: 2, ..packet() };
-        let bytes = encode(&ToWorker::Packet(strange), 1 << 20).unwrap();
-        let mut output = Vec::new();
-        assert!(matches!(run(&mut &bytes[..], &mut output), Err(WorkerError::Unexpected)));
-        assert!(output.is_empty());
+        for version in [1, 3] {
+            let strange = Packet { version, ..packet() };
+            let bytes = encode(&ToWorker::Packet(strange), 1 << 20).unwrap();
+            let mut output = Vec::new();
+            assert!(matches!(run(&mut &bytes[..], &mut output), Err(WorkerError::Unexpected)));
+            assert!(output.is_empty());
+        }
     }
 }

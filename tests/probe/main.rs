@@ -9,9 +9,13 @@ mod attempts;
 use std::io::{self, Read as _, Write as _};
 
 use serde_json::{Value, json};
+use thoughtstream_domain::cell::capture::Capture;
 use thoughtstream_domain::cell::frame::{FromWorker, ToWorker, decode, encode};
-use thoughtstream_domain::cell::{Answer, Ask, CellResult, Outcome, Packet, Request, Told, VERSION};
+use thoughtstream_domain::cell::{Answer, Ask, CellResult, Outcome, Packet, Part, Request, Told, VERSION};
+use thoughtstream_domain::content::Content;
 use thoughtstream_domain::id::RunId;
+use thoughtstream_domain::proposal::Kind;
+use thoughtstream_domain::proposal::capability::WorkerCapability;
 use thoughtstream_domain::provider::StopReason;
 
 /// As long as any frame may be.
@@ -42,16 +46,83 @@ fn result(result: CellResult) -> Vec<u8> {
     encode(&FromWorker::Result(result), FRAME_BYTES_MAX).unwrap()
 }
 
-/// Asks, is told, and returns the right result.
-fn converse(run: RunId, request: &Value) -> CellResult {
+/// Asks, and returns what it is told.
+fn hear(run: RunId, request: &Value) -> Told {
     send(&ask(run, request));
     let ToWorker::Told(told) = receive() else { panic!("no answer") };
-    CellResult::of(told)
+    told
+}
+
+/// Asks, is told, and returns the right result.
+fn converse(run: RunId, request: &Value) -> CellResult {
+    CellResult::of(hear(run, request), None)
+}
+
+/// Makes the result of an answer to whose parts something was done before its calls were captured.
+fn tampered(
+    run: RunId,
+    admitted: Option<&WorkerCapability>,
+    tamper: impl FnOnce(&mut Vec<Part>),
+) -> CellResult {
+    let mut told = hear(run, &json!(1));
+    if let Outcome::Answered(answer) = &mut told.outcome {
+        tamper(&mut answer.parts);
+    }
+    CellResult::of(told, admitted)
+}
+
+/// Makes the right result of an answer, and then does something to what it says was captured.
+fn recounted(
+    run: RunId,
+    admitted: Option<&WorkerCapability>,
+    tamper: impl FnOnce(&mut Capture),
+) -> CellResult {
+    let mut result = CellResult::of(hear(run, &json!(1)), admitted);
+    tamper(&mut result.calls);
+    result
+}
+
+/// Tells lies about the calls in its answer; says whether there is such a lie.
+fn lie(misdeed: &str, run: RunId, admitted: Option<&WorkerCapability>) -> bool {
+    let widened = || {
+        let mut all = admitted.cloned().unwrap_or_default();
+        all.kinds.extend(Kind::ALL);
+        all
+    };
+    let made = match misdeed {
+        "drop-call" => tampered(run, admitted, |parts| drop(parts.pop())),
+        "add-call" => tampered(run, admitted, |parts| {
+            let content = |text: &str| Content::new(text.to_owned());
+            let arguments = json!({ "target_output": "latest", "replacement": "x", "reason": "y",
+                "evidence_event_ids": [] });
+            let name = content(Kind::SelfCorrection.tool());
+            parts.push(Part::ToolCall { id: content("z"), name, arguments: content(&arguments.to_string()) });
+        }),
+        "reorder-calls" => tampered(run, admitted, |parts| parts.reverse()),
+        "change-arguments" => tampered(run, admitted, |parts| {
+            for part in parts {
+                if let Part::ToolCall { arguments, .. } = part {
+                    *arguments = Content::new(arguments.reveal().replace("append", "replace-document"));
+                }
+            }
+        }),
+        "forget-captures" => recounted(run, admitted, |calls| *calls = Capture::default()),
+        "double-captures" => recounted(run, admitted, |calls| {
+            if let Capture::Captured(calls) = calls {
+                calls.extend(calls.clone());
+            }
+        }),
+        "admit-all" => tampered(run, Some(&widened()), |_| ()),
+        _ => return false,
+    };
+    send(&result(made));
+    true
 }
 
 /// Makes an answer that nobody gave.
 fn nothing(run: RunId) -> CellResult {
-    CellResult::of(Told::new(run, Outcome::Answered(Answer { parts: Vec::new(), stop: StopReason::Stop })))
+    let outcome = Outcome::Answered(Answer { parts: Vec::new(), stop: StopReason::Stop });
+    CellResult::of(Told::new(run, outcome), None)
 }
 
 fn wait_for_ever() -> ! {
@@ -63,7 +134,7 @@ fn wait_for_ever() -> ! {
 fn main() {
     // Outside of a sandbox it would really do what it tries.
     assert_eq!(std::process::id(), 1, "this runs in a sandbox only");
-    let ToWorker::Packet(Packet { run, request, .. }) = receive() else { panic!("no packet") };
+    let ToWorker::Packet(Packet { run, request, proposals, .. }) = receive() else { panic!("no packet") };
     let told: Value = serde_json::from_str(request.as_json()).unwrap();
     let other = RunId::from_bytes([9; 20]);
     match told["do"].as_str().unwrap() {
@@ -112,6 +183,6 @@ fn main() {
         "leave" => {
             converse(run, &json!(1));
         }
-        unknown => panic!("what is {unknown}?"),
+        misdeed => assert!(lie(misdeed, run, proposals.as_ref()), "what is {misdeed}?"),
     }
 }

@@ -1,11 +1,14 @@
 //! The parent's half of the conversation with a worker, as a state machine over the bytes that arrive.
 //!
-//! Whatever a worker does besides asking once and repeating the final parts of what it was told is one
-//! [`Breach`]; the parent then ends it and takes nothing from it.
+//! Whatever a worker does besides asking once, repeating the final parts of what it was told and naming the calls in
+//! them one for one is one [`Breach`]; the parent then ends it and takes nothing from it.
 
-use super::frame::{FrameError, FromWorker, Gather, REQUEST_FRAME_BYTES_MAX, ToWorker, decode, encode};
+use super::frame::{
+    FrameError, FromWorker, Gather, PACKET_FRAME_BYTES_MAX, REQUEST_FRAME_BYTES_MAX, ToWorker, decode, encode,
+};
 use super::{CellResult, Outcome, Packet, Request, Told, VERSION};
 use crate::id::RunId;
+use crate::proposal::capability::WorkerCapability;
 
 /// Says how a worker broke the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -31,6 +34,9 @@ pub enum Breach {
     /// Its result is not what it was told.
     #[error("the worker's result is not what it was told")]
     Invented,
+    /// Its result names other calls than those it was told, or takes one for admitted that is not.
+    #[error("the worker's result names other calls than it was told")]
+    OtherCalls,
     /// It went on after its result.
     #[error("the worker went on after its result")]
     Trailing,
@@ -41,7 +47,7 @@ pub enum Breach {
 
 impl Breach {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Oversize,
         Self::Malformed,
         Self::Version,
@@ -49,6 +55,7 @@ impl Breach {
         Self::SecondAsk,
         Self::EarlyResult,
         Self::Invented,
+        Self::OtherCalls,
         Self::Trailing,
         Self::EndedEarly,
     ];
@@ -64,6 +71,7 @@ impl Breach {
             Self::SecondAsk => "worker-second-ask",
             Self::EarlyResult => "worker-early-result",
             Self::Invented => "worker-invented",
+            Self::OtherCalls => "worker-other-calls",
             Self::Trailing => "worker-trailing-bytes",
             Self::EndedEarly => "worker-ended-early",
         }
@@ -84,6 +92,8 @@ impl From<FrameError> for Breach {
 pub struct Exchange {
     run: RunId,
     answer_bytes_max: usize,
+    /// What the worker was told that may be proposed.
+    proposals: Option<WorkerCapability>,
     state: State,
     gather: Gather,
 }
@@ -106,9 +116,11 @@ impl Exchange {
     /// # Errors
     /// [`FrameError::Oversize`] if the packet does not fit into a frame.
     pub fn begin(packet: Packet) -> Result<(Self, Vec<u8>), FrameError> {
-        let (run, answer_bytes_max) = (packet.run, packet.answer_bytes_max);
-        let frame = encode(&ToWorker::Packet(packet), REQUEST_FRAME_BYTES_MAX)?;
-        Ok((Self { run, answer_bytes_max, state: State::Asking, gather: Gather::default() }, frame))
+        let (run, answer_bytes_max, proposals) =
+            (packet.run, packet.answer_bytes_max, packet.proposals.clone());
+        let frame = encode(&ToWorker::Packet(packet), PACKET_FRAME_BYTES_MAX)?;
+        let (state, gather) = (State::Asking, Gather::default());
+        Ok((Self { run, answer_bytes_max, proposals, state, gather }, frame))
     }
 
     /// Takes bytes that the worker wrote; returns the request once it is complete.
@@ -135,11 +147,13 @@ impl Exchange {
     /// Answers the request, and returns the frame for the worker.
     ///
     /// # Errors
-    /// [`FrameError::Oversize`] if the answer does not fit into a frame.
+    /// [`FrameError::Oversize`] if the answer, or the result that is due, does not fit into a frame.
     pub fn told(&mut self, outcome: Outcome) -> Result<Vec<u8>, FrameError> {
         let told = Told::new(self.run, outcome);
-        let due = CellResult::of(told.clone());
-        let frame = encode(&ToWorker::Told(told), self.answer_bytes_max)?;
+        let frame = encode(&ToWorker::Told(told.clone()), self.answer_bytes_max)?;
+        let due = CellResult::of(told, self.proposals.as_ref());
+        // A result that does not fit would end an honest worker.
+        encode(&FromWorker::Result(due.clone()), self.answer_bytes_max)?;
         self.state = State::Concluding(Box::new(due));
         Ok(frame)
     }
@@ -178,7 +192,11 @@ impl Exchange {
         let FromWorker::Result(result) = decode(&frame)? else { return Err(Breach::SecondAsk) };
         self.is_ours(result.version, result.run)?;
         let due = std::mem::replace(&mut self.state, State::Concluded(Box::new(result.clone())));
-        if !matches!(due, State::Concluding(due) if *due == result) {
+        let State::Concluding(due) = due else { return Err(Breach::Invented) };
+        if due.calls != result.calls {
+            return Err(Breach::OtherCalls);
+        }
+        if *due != result {
             return Err(Breach::Invented);
         }
         if self.gather.is_empty() { Ok(()) } else { Err(Breach::Trailing) }

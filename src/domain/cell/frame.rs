@@ -6,13 +6,16 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, CellResult, ENVELOPE_BYTES_MAX, Packet, REQUEST_BYTES_MAX, Told};
+use super::{Ask, CAPABILITY_BYTES_MAX, CellResult, ENVELOPE_BYTES_MAX, Packet, REQUEST_BYTES_MAX, Told};
 
 /// The bytes that say how long a frame is.
 const HEADER: usize = 4;
 
 /// The longest frame with a request in it, in either direction.
 pub const REQUEST_FRAME_BYTES_MAX: usize = REQUEST_BYTES_MAX + ENVELOPE_BYTES_MAX;
+
+/// The longest frame with a packet in it.
+pub const PACKET_FRAME_BYTES_MAX: usize = REQUEST_FRAME_BYTES_MAX + CAPABILITY_BYTES_MAX;
 
 /// Is what a worker reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

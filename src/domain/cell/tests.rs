@@ -1,3 +1,5 @@
+mod calls;
+
 use proptest::prelude::*;
 
 use super::exchange::{Breach, Exchange};
@@ -31,7 +33,7 @@ fn answer() -> Outcome {
 }
 
 fn result() -> CellResult {
-    CellResult::of(Told::new(run(1), answer()))
+    CellResult::of(Told::new(run(1), answer()), None)
 }
 
 fn frame(message: &FromWorker) -> Vec<u8> {
@@ -56,7 +58,7 @@ fn a_conversation_in_order_gives_the_final_parts_and_counts_the_rest() {
     assert_eq!(asked.as_json(), REQUEST);
     let told = exchange.told(answer()).unwrap();
     let ToWorker::Told(told) = decode(&told[4..]).unwrap() else { panic!("no answer") };
-    let made = CellResult::of(told);
+    let made = CellResult::of(told, None);
     assert!(exchange.heard(&frame(&FromWorker::Result(made))).unwrap().is_none());
     assert!(exchange.is_concluded());
     let result = exchange.closed().unwrap();
@@ -89,7 +91,7 @@ fn a_refusal_comes_back_as_the_same_refusal() {
     exchange.heard(&frame(&ask())).unwrap().unwrap();
     let refused = Outcome::Refused(Code::parse("provider-busy").unwrap());
     exchange.told(refused.clone()).unwrap();
-    let result = CellResult { outcome: refused.clone(), counts: Counts::default(), ..result() };
+    let result = CellResult::of(Told::new(run(1), refused.clone()), None);
     exchange.heard(&frame(&FromWorker::Result(result))).unwrap();
     assert_eq!(exchange.closed().unwrap().outcome, refused);
 }
@@ -99,13 +101,14 @@ fn everything_else_before_the_answer_is_one_breach() {
     let other = |version, run| FromWorker::Ask(Ask { version, run, request: packet().request });
     let second = [frame(&ask()), frame(&ask())].concat();
     let early = [frame(&ask()), frame(&FromWorker::Result(result()))].concat();
-    let unknown = br#"{"ask":{"version":1,"run":"run_aeaqcaibaeaqcaibaeaqcaibaeaqcaib","request":1,"x":1}}"#;
+    let unknown = br#"{"ask":{"version":2,"run":"run_aeaqcaibaeaqcaibaeaqcaibaeaqcaib","request":1,"x":1}}"#;
     let cases = [
         (frame(&FromWorker::Result(result())), Breach::EarlyResult),
         (second, Breach::SecondAsk),
         (early, Breach::EarlyResult),
-        (frame(&other(2, run(1))), Breach::Version),
-        (frame(&other(1, run(2))), Breach::OtherRun),
+        (frame(&other(1, run(1))), Breach::Version),
+        (frame(&other(3, run(1))), Breach::Version),
+        (frame(&other(VERSION, run(2))), Breach::OtherRun),
         (vec![255; 4], Breach::Oversize),
         (encode(&"ask", 100).unwrap(), Breach::Malformed),
         ([&[0, 0, 0, 2][..], b"{}"].concat(), Breach::Malformed),
@@ -179,7 +182,7 @@ fn nothing_that_is_said_is_printed() {
 fn a_frame_has_its_golden_bytes() {
     let golden = [
         &[0, 0, 0, 110][..],
-        br#"{"ask":{"version":1,"run":"run_aeaqcaibaeaqcaibaeaqcaibaeaqcaib","request":{"model":"m","n":1e2, "x":[1 ,2]}}}"#,
+        br#"{"ask":{"version":2,"run":"run_aeaqcaibaeaqcaibaeaqcaibaeaqcaib","request":{"model":"m","n":1e2, "x":[1 ,2]}}}"#,
     ];
     assert_eq!(String::from_utf8_lossy(&frame(&ask())), String::from_utf8_lossy(&golden.concat()));
     let codes: std::collections::BTreeSet<&str> = Breach::ALL.iter().map(|breach| breach.code()).collect();
