@@ -22,6 +22,7 @@ use thoughtstream_domain::help::HelpAnswer;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy};
 use thoughtstream_domain::packet::{Packet, PromptRevision};
+use thoughtstream_domain::proposal::capability::ProposalCapability;
 use thoughtstream_domain::provider::{AskError, ModelRequest, ProfileName};
 use thoughtstream_effects::sandbox::Limits;
 use thoughtstream_store::RequestFault;
@@ -199,7 +200,8 @@ impl Attempt {
                 outcome
             }
         };
-        let cell = CellPacket::new(execution.run_id(), asked);
+        let proposals = packet.proposals().map(ProposalCapability::for_worker);
+        let cell = CellPacket::new(execution.run_id(), asked).with_proposals(proposals);
         cells.run(cell, Limits::default(), deadline, ask).await.map(drop).map_err(Silent::Cell)
     }
 
