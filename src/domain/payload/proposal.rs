@@ -10,7 +10,7 @@ use super::TypedPayload;
 use super::output::beside;
 use super::run::RunStamp;
 use crate::contract::Observation;
-use crate::event::{Candidate, Parent, Reference};
+use crate::event::{Candidate, Event, Parent, PayloadError, Reference};
 use crate::hash::Sha256Hash;
 use crate::id::{ConsumerKey, EventId, IdempotencyKey, RunId, TypeRef};
 use crate::privacy::Privacy;
@@ -263,6 +263,19 @@ impl Proposed {
             Self::Memory(proposed) => proposed.candidate(envelope),
             Self::Correction(proposed) => proposed.candidate(envelope),
             Self::Focus(proposed) => proposed.candidate(envelope),
+        }
+    }
+
+    /// Reads the event of a proposal, whichever it proposes.
+    ///
+    /// # Errors
+    /// [`PayloadError`] if it is of another type, redacted or damaged.
+    pub fn read(event: &Event) -> Result<Self, PayloadError> {
+        match Kind::ALL.into_iter().find(|kind| event.kind == Self::type_of(*kind)) {
+            Some(Kind::MemoryChange) => event.payload_as().map(Self::Memory),
+            Some(Kind::SelfCorrection) => event.payload_as().map(Self::Correction),
+            Some(Kind::FocusDeclaration) => event.payload_as().map(Self::Focus),
+            None => Err(PayloadError::OtherType { found: event.kind.clone() }),
         }
     }
 

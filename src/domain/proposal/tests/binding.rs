@@ -3,7 +3,7 @@
 use super::*;
 use crate::canonical;
 use crate::contract::Observation;
-use crate::event::Parent;
+use crate::event::{Event, Parent};
 use crate::packet::DocumentReference;
 use crate::payload::TypedPayload as _;
 use crate::payload::output::tests::stamp;
@@ -260,4 +260,36 @@ fn a_decision_is_a_persons_about_memory_or_a_correction() {
     assert_eq!(Decidable::of(Kind::FocusDeclaration), None);
     assert_eq!(ProposalDecision::key(&event(50)), ProposalDecision::key(&event(50)));
     assert_ne!(ProposalDecision::key(&event(50)), ProposalDecision::key(&event(51)));
+}
+
+#[test]
+fn a_sandbox_is_told_what_may_be_called_and_no_target() {
+    let told = serde_json::to_value(capability().for_worker()).unwrap();
+    let names: Vec<&String> = told.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["evidence", "kinds", "targets"]);
+    let memory = capability().memory.unwrap();
+    let run = super::target(20).run.to_string();
+    for secret in [MEMORY_PATH, MEMORY_SOURCE, memory.document.as_str(), &memory.sha256.to_string(), &run] {
+        assert!(!told.to_string().contains(secret), "{secret}");
+    }
+    let all = serde_json::to_value(capability()).unwrap();
+    assert_eq!(serde_json::from_value::<ProposalCapability>(all).unwrap(), capability());
+}
+
+#[test]
+fn a_proposal_is_read_from_its_event_whatever_it_proposes() {
+    for kind in Kind::ALL {
+        let proposed = proposed(kind);
+        let candidate = proposed.event(&stamp());
+        let placed = crate::commit::Placed {
+            id: candidate.id(),
+            position: 1,
+            sequence: 1,
+            recorded_at: crate::time::Timestamp::from_millis(0),
+            root: event(42),
+            depth: 2,
+            chain: crate::hash::ChainHash::START,
+        };
+        assert_eq!(Proposed::read(&Event::recorded(&candidate, &placed)).unwrap(), proposed);
+    }
 }

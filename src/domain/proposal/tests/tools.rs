@@ -74,3 +74,16 @@ fn a_tool_is_fixed_and_promises_nothing() {
         assert!(tool.description.contains("only saved as"), "{}", tool.description);
     }
 }
+
+/// The schema that people read who want to write a focus, made from that of the tool.
+const FOCUS: &str = include_str!("../../../../schemas/focus-declaration.schema.json");
+
+#[test]
+fn the_published_schema_of_a_focus_is_that_of_the_tool() {
+    let mut published = schema(Kind::FocusDeclaration)["properties"]["declaration"].clone();
+    published["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    published["description"] =
+        "A focus as it is proposed. What it names is not looked up, and nothing of it is granted.".into();
+    let expected = serde_json::to_string_pretty(&published).unwrap() + "\n";
+    assert!(FOCUS == expected, "write this to schemas/focus-declaration.schema.json:\n{expected}");
+}
