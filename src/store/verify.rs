@@ -12,6 +12,7 @@ mod accounts;
 mod documents;
 mod events;
 mod progress;
+mod proposals;
 mod runs;
 
 use std::collections::BTreeMap;
@@ -127,6 +128,8 @@ pub enum FindingKind {
     Progress,
     /// An entry of an account and its attempt or its events disagree, or sums and entries do.
     Account,
+    /// What stands behind a proposal, a decision about one or what followed from it does not hold.
+    Proposal,
     /// A document row or version is wrong.
     Document,
     /// Stored content does not have the hash it is stored under, or is missing.
@@ -231,6 +234,9 @@ pub fn verify(reader: &Reader, mut options: Options<'_>) -> Result<Report, RowEr
         findings.add_error("rows", &error);
         0
     });
+    if let Err(error) = guarded(|| proposals::check(reader, &mut findings)) {
+        findings.add_error("proposals", &error);
+    }
     walk.finish(&mut findings);
     Ok(Report {
         ok: findings.listed.is_empty(),

@@ -7,9 +7,12 @@ use serde_json::Value;
 use thoughtstream_domain::id::{ConsumerId, DeliveryId, EventId, IdempotencyKey, RunId, SourceId};
 use thoughtstream_domain::payload::delivery::Reconciled;
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::time::Timestamp;
 
 use crate::copies::Form;
 use crate::judge::JudgeRequest;
+use crate::proposals::DecideRequest;
+use crate::query::proposals::State;
 
 /// The most rows one list answers with; more are asked for with `--after`.
 pub const ROWS_MAX: u32 = 100_000;
@@ -61,6 +64,10 @@ pub enum Ask {
     },
     /// Everything that waits for a person.
     Inbox,
+    /// Everything that waits for a person, and what they hid in that list.
+    InboxAll,
+    /// Proposals of agents that pass a filter.
+    Proposals(ProposalFilter),
     /// What blocks a thing, or what became of it.
     Why {
         /// An id or a name.
@@ -213,6 +220,26 @@ pub struct JudgmentFilter {
     pub limit: u32,
 }
 
+/// Says which proposals are meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProposalFilter {
+    /// Only these; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<EventId>,
+    /// Only those in one of these states; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<State>,
+    /// Only those that a person can do something about.
+    #[serde(default)]
+    pub waiting: bool,
+    /// Whether what they say is wanted, too.
+    #[serde(default)]
+    pub content: bool,
+    /// At most this many, the newest ones.
+    pub limit: u32,
+}
+
 /// Is an event that a person appends by hand.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -312,6 +339,21 @@ pub enum Operate {
         /// Why, in the person's words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+    },
+    /// Decide about a proposal, and let follow what follows.
+    DecideProposal(Box<DecideRequest>),
+    /// Let follow what was cut off after a decision was made.
+    ProjectProposals {
+        /// About which proposal; all if none is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proposal: Option<EventId>,
+    },
+    /// Hide one thing in the list of what waits until a time. It decides nothing.
+    Postpone {
+        /// Which one, as the list names it.
+        id: String,
+        /// Until when.
+        until: Timestamp,
     },
     /// Write the judged outputs that may leave into a new file.
     TrainingExport {

@@ -72,8 +72,14 @@ pub enum Command {
     Status(command::looking::StatusArgs),
     /// Look for what is wrong, what could be better, and what cannot be looked at
     Doctor(command::doctor::DoctorArgs),
-    /// Show everything that waits for a person
-    Inbox,
+    /// Show everything that waits for a person, and decide about what agents propose
+    Inbox(command::inbox::InboxArgs),
+    /// List what agents propose, and where each proposal stands
+    ProposalList(command::proposal::ListArgs),
+    /// Accept, edit or reject a proposal, once and for all
+    ProposalDecision(command::proposal::DecisionArgs),
+    /// Let follow what was cut off after a decision was made
+    ProposalProject(command::proposal::ProjectArgs),
     /// Say what blocks a thing and which command moves it, or what became of it
     Why(command::looking::WhyArgs),
     /// Append, list, show and follow events
@@ -179,7 +185,10 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Tree(args) => command::looking::tree(&args, &session()?, out),
         Command::Status(args) => command::looking::status(args, &session()?, out),
         Command::Doctor(args) => command::doctor::run(&args, &session()?, out),
-        Command::Inbox => command::looking::inbox(&session()?, out),
+        Command::Inbox(args) => command::inbox::run(args, &session()?, out),
+        Command::ProposalList(args) => command::proposal::list(args, &session()?, out),
+        Command::ProposalDecision(args) => command::proposal::decide(args, &session()?, out),
+        Command::ProposalProject(args) => command::proposal::project(&args, &session()?, out),
         Command::Why(args) => command::looking::why(args, &session()?, out),
         Command::Event(args) => command::event::run(args, &session()?, out),
         Command::Run(args) => command::run::run(args, &session()?, out),

@@ -1,5 +1,7 @@
 //! Answers what comes through the doors of a running service.
 
+mod proposals;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,31 +227,25 @@ impl ServiceDesk {
             | Operate::Reconcile { .. } => {
                 self.say(reply, &self.decide(operation.clone(), peer).await?).await
             }
+            Operate::Postpone { id, until } => {
+                self.say(reply, &self.postpone(id.clone(), *until, peer).await?).await
+            }
+            Operate::DecideProposal(request) => {
+                self.say(reply, &proposals::decide(self, request.as_ref().clone(), peer).await?).await
+            }
+            Operate::ProjectProposals { proposal } => {
+                for done in proposals::project(self, *proposal).await? {
+                    self.say(reply, &done).await?;
+                }
+                Ok(Exit::Done)
+            }
             Operate::Retry { .. } | Operate::Skip { .. } => {
                 let (done, consumer) = self.decide_execution(operation.clone(), peer).await?;
                 self.tell(&consumer).await?;
                 self.say(reply, &done).await
             }
-            Operate::Restart { consumer } => {
-                let key = chance::key("decision")?;
-                let commit = thoughtstream_domain::operate::restart(consumer, peer.operator(), key);
-                let event = commit.appends.first().map(|candidate| candidate.id());
-                let id = consumer.to_string();
-                let note = self.pause_note(consumer).await?;
-                let done = Done { done: "restarted".to_owned(), id, already: false, note, event };
-                let done = self.settle(commit, done).await?;
-                self.service.restart_consumer(consumer).await.map_err(actor_failure)?;
-                self.say(reply, &done).await
-            }
-            Operate::Reload => {
-                let reloaded = self.service.reload().await.map_err(|error| reload_failure(&error))?;
-                let mut answer = serde_json::to_value(&reloaded).unwrap_or_default();
-                let moved = self.folders_that_wait_for_a_restart().await;
-                if !moved.is_empty() {
-                    answer["restartFor"] = serde_json::to_value(moved).unwrap_or_default();
-                }
-                self.say(reply, &answer).await
-            }
+            Operate::Restart { consumer } => self.restart(consumer, peer, reply).await,
+            Operate::Reload => self.reload(reply).await,
             Operate::Stop => {
                 self.said(reply, "stopping", &"service").await?;
                 self.stop.cancel();
@@ -281,6 +277,36 @@ impl ServiceDesk {
                 self.copy(*form, path.clone(), *acknowledge_sensitive, reply).await
             }
         }
+    }
+
+    /// Hides a thing in the list of what waits, as the running service has it.
+    async fn postpone(&self, id: String, until: Timestamp, peer: &Peer) -> Result<Done, Failure> {
+        let by = Operation { operator: peer.operator(), now: now(), key: chance::key("decision")? };
+        let hide =
+            move |look: &Look<'_>| query::inbox::postpone(&query::inbox::everything(look)?, &id, until, &by);
+        self.settle_decision(self.looking(hide).await?).await
+    }
+
+    async fn restart(&self, consumer: &ConsumerId, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {
+        let key = chance::key("decision")?;
+        let commit = thoughtstream_domain::operate::restart(consumer, peer.operator(), key);
+        let event = commit.appends.first().map(|candidate| candidate.id());
+        let id = consumer.to_string();
+        let note = self.pause_note(consumer).await?;
+        let done = Done { done: "restarted".to_owned(), id, already: false, note, event };
+        let done = self.settle(commit, done).await?;
+        self.service.restart_consumer(consumer).await.map_err(actor_failure)?;
+        self.say(reply, &done).await
+    }
+
+    async fn reload(&self, reply: &Reply) -> Result<Exit, Failure> {
+        let reloaded = self.service.reload().await.map_err(|error| reload_failure(&error))?;
+        let mut answer = serde_json::to_value(&reloaded).unwrap_or_default();
+        let moved = self.folders_that_wait_for_a_restart().await;
+        if !moved.is_empty() {
+            answer["restartFor"] = serde_json::to_value(moved).unwrap_or_default();
+        }
+        self.say(reply, &answer).await
     }
 
     async fn copy(
@@ -366,7 +392,11 @@ impl ServiceDesk {
 
     /// Works a decision out from the log, and hands it in.
     async fn decide(&self, operation: Operate, peer: &Peer) -> Result<Done, Failure> {
-        match self.work_out(operation, peer).await? {
+        self.settle_decision(self.work_out(operation, peer).await?).await
+    }
+
+    async fn settle_decision(&self, decision: Decision) -> Result<Done, Failure> {
+        match decision {
             Decision::Already(done) => Ok(done),
             Decision::Commit(commit, done) => self.settle(*commit, done).await,
         }

@@ -267,9 +267,12 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
         | Kind::ActorQuarantined
         | Kind::DeliveryUnconfirmed
         | Kind::Incident => Health::Finding,
-        Kind::ConsumerPaused | Kind::ExecutionHeld | Kind::StatusUnknown | Kind::ServicePaused => {
-            Health::Advice
-        }
+        Kind::ConsumerPaused
+        | Kind::ExecutionHeld
+        | Kind::StatusUnknown
+        | Kind::ServicePaused
+        | Kind::Proposal
+        | Kind::RepairProposal => Health::Advice,
     };
     match waiting.iter().map(health).max() {
         None => check("inbox", Health::Ok, "nothing waits", None),

@@ -25,6 +25,7 @@ pub mod operate;
 pub mod out;
 pub mod places;
 pub mod progress;
+pub mod proposals;
 pub mod query;
 pub mod rehearsal;
 pub mod render;

@@ -3,20 +3,23 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::declaration::Catalog;
 use thoughtstream_domain::dispatch::reconcile;
-use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey};
+use thoughtstream_domain::id::{ConsumerId, DeliveryId, EventId, IdempotencyKey};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState};
 use thoughtstream_domain::operate as decide;
 use thoughtstream_domain::payload::delivery::Reconciled;
 use thoughtstream_domain::payload::system::Operator;
+use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{Reader, Store};
 
 use crate::ask::{Operate, Target};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::proposals;
 use crate::query::runs::find_execution;
-use crate::query::unknown;
+use crate::query::{Look, inbox, unknown};
 use crate::render::line;
 use crate::submit::commit_alone;
 
@@ -151,17 +154,10 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
         Operate::TrainingExport { .. } => {
             Err(Failure::new(Exit::Bug, "operate.training-export", "an export is no decision"))
         }
-        Operate::Reconcile { delivery, decision } => {
-            let events = crate::query::deliveries::events(reader, delivery)?;
-            let latest = events.last().ok_or_else(|| unknown("delivery", delivery))?;
-            let commit = reconcile(latest, *decision, operator, now, key)
-                .map_err(|error| Failure::of(Exit::Refused, "delivery.decided", &error))?;
-            let word = match decision {
-                Reconciled::Confirmed => "confirmed",
-                Reconciled::Resend => "queued again",
-                Reconciled::Abandoned => "abandoned",
-            };
-            Ok(made(word, delivery, Some(commit)))
+        Operate::Reconcile { delivery, decision } => settle_delivery(reader, delivery, *decision, operation),
+        Operate::Postpone { id, until } => postpone(reader, id, *until, operation),
+        Operate::DecideProposal(_) | Operate::ProjectProposals { .. } => {
+            Err(Failure::new(Exit::Bug, "operate.proposal", "a proposal is decided in more than one commit"))
         }
         Operate::Copy { .. } => Err(Failure::new(Exit::Bug, "operate.copy", "a copy is no decision")),
         Operate::Restart { .. }
@@ -175,6 +171,33 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
                 .with_hint("start it with `thought serve`"))
         }
     }
+}
+
+/// Says what became of a delivery whose end nobody knows.
+fn settle_delivery(
+    reader: &Reader,
+    delivery: &DeliveryId,
+    decision: Reconciled,
+    operation: &Operation,
+) -> Result<Decision, Failure> {
+    let Operation { operator, now, key } = operation.clone();
+    let events = crate::query::deliveries::events(reader, delivery)?;
+    let latest = events.last().ok_or_else(|| unknown("delivery", delivery))?;
+    let commit = reconcile(latest, decision, operator, now, key)
+        .map_err(|error| Failure::of(Exit::Refused, "delivery.decided", &error))?;
+    let word = match decision {
+        Reconciled::Confirmed => "confirmed",
+        Reconciled::Resend => "queued again",
+        Reconciled::Abandoned => "abandoned",
+    };
+    Ok(made(word, delivery, Some(commit)))
+}
+
+/// Hides a thing in the list of what waits, as the log alone has it.
+fn postpone(reader: &Reader, id: &str, until: Timestamp, operation: &Operation) -> Result<Decision, Failure> {
+    let catalog = Catalog::of(&Registry::shipped());
+    let look = Look { reader, live: None, declared: None, catalog: &catalog, now: operation.now };
+    inbox::postpone(&inbox::everything(&look)?, id, until, operation)
 }
 
 /// The longest reason in UTF-16 code units: a sentence or two, as the event types say.
@@ -261,11 +284,17 @@ fn waits(execution: &Execution) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure`] if it is refused or the log cannot be written.
-pub fn alone(store: &mut Store, operate: &Operate, operation: &mut Operation) -> Result<Done, Failure> {
-    match decide(&store.reader, operate, operation)? {
-        Decision::Already(done) => Ok(done),
-        Decision::Commit(commit, done) => settle(commit_alone(store, *commit, operation.now)?, done),
+pub fn alone(store: &mut Store, operate: &Operate, operation: &Operation) -> Result<Vec<Done>, Failure> {
+    if let Operate::DecideProposal(request) = operate {
+        return Ok(vec![proposals::alone(store, request, operation)?]);
     }
+    if let Operate::ProjectProposals { proposal } = operate {
+        return proposals::project_alone(store, *proposal, operation);
+    }
+    Ok(vec![match decide(&store.reader, operate, operation)? {
+        Decision::Already(done) => done,
+        Decision::Commit(commit, done) => settle(commit_alone(store, *commit, operation.now)?, done)?,
+    }])
 }
 
 /// Reads the log's answer to a decision.

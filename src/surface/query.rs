@@ -14,6 +14,7 @@ pub mod inbox;
 pub mod judgments;
 pub mod lineage;
 pub(crate) mod names;
+pub mod proposals;
 pub mod runs;
 pub mod sources;
 pub mod status;
@@ -101,6 +102,8 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Tree { .. } => put(sink, &tree::tree(look)?),
         Ask::Status { states } => put(sink, &status::status(look, states)?),
         Ask::Inbox => inbox::inbox(look)?.iter().try_for_each(|item| put(sink, item)),
+        Ask::InboxAll => inbox::everything(look)?.iter().try_for_each(|item| put(sink, item)),
+        Ask::Proposals(filter) => proposals::list(look.reader, filter, sink),
         Ask::Why { id } => put(sink, &why::why(look, id)?),
         Ask::Events(filter) | Ask::Tail(filter) => {
             names::check_events(look, filter)?;

@@ -6,8 +6,10 @@ pub mod context;
 pub mod deliveries;
 pub mod events;
 pub mod explain;
+pub mod foreign;
 pub mod inbox;
 pub mod judgments;
+pub mod proposals;
 pub mod runs;
 pub mod sources;
 pub mod status;
@@ -45,6 +47,12 @@ impl Rows {
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: &[String]) {
         self.0.add_row(cells.iter().map(|cell| excerpt(cell, CELL_CHARACTERS_MAX)));
+    }
+
+    /// Adds a row that ends with a command, which is never cut: half a command moves nothing.
+    pub(crate) fn row_with_command(&mut self, cells: &[String], command: &str) {
+        let cells = cells.iter().map(|cell| excerpt(cell, CELL_CHARACTERS_MAX));
+        self.0.add_row(cells.chain([printable(command)]));
     }
 
     /// Returns the text, without blanks at the ends of lines.

@@ -229,7 +229,7 @@ impl Chained for FocusProposed {
     }
 
     fn cited(&self) -> &[EventId] {
-        &[]
+        &self.declaration.lineage.evidence
     }
 
     fn parent(&self) -> EventId {

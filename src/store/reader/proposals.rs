@@ -24,13 +24,20 @@ impl Reader {
     /// # Errors
     /// [`RowError`] if the log cannot be read.
     pub fn proposals(&self) -> Result<Vec<Event>, RowError> {
-        let types: Vec<TypeName> = Kind::ALL.map(|kind| Proposed::type_of(kind).name).to_vec();
+        self.of_types(&Kind::ALL.map(|kind| Proposed::type_of(kind).name))
+    }
+
+    /// Returns every event of these types in the order of the log. Whoever should alone write them, a log is read as it
+    /// is: whatever source has one is looked at.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn of_types(&self, types: &[TypeName]) -> Result<Vec<Event>, RowError> {
         let mut found = Vec::new();
-        // Agents alone propose, but a log is read as it is: whatever source has one is looked at.
         for head in self.sources()? {
             let mut after = 0;
             loop {
-                let page = self.backlog(&types, &head.source, after, PAGE_ROWS_MAX)?;
+                let page = self.backlog(types, &head.source, after, PAGE_ROWS_MAX)?;
                 let Some(last) = page.last() else { break };
                 after = last.sequence;
                 found.extend(page);

@@ -1,4 +1,4 @@
-//! The commands that look at the whole: `tree`, `status`, `inbox`, `why`.
+//! The commands that look at the whole: `tree`, `status`, `why`.
 
 use clap::Args;
 
@@ -8,7 +8,6 @@ use crate::client;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
-use crate::query::inbox::Waiting;
 use crate::query::status::Status;
 use crate::query::tree::Node;
 use crate::query::why::Why;
@@ -71,14 +70,6 @@ pub fn status(args: StatusArgs, session: &Session, out: &mut Out) -> Result<Exit
     asking::one(session, Ask::Status { states: args.states }, out, |status: Status| {
         render::status::status(&status, session.now())
     })
-}
-
-/// Shows what waits for a person.
-///
-/// # Errors
-/// [`Failure`] as the answer says.
-pub fn inbox(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    asking::list(session, Ask::Inbox, out, |waiting: &[Waiting]| render::inbox::inbox(waiting, session.now()))
 }
 
 /// Shows what blocks a thing.

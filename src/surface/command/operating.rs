@@ -29,13 +29,14 @@ pub(crate) fn operate(session: &Session, operate: Operate, out: &mut Out) -> Res
             let mut store = open(session)?;
             // Only types of ours are written here, and those never change.
             set_types(&mut store, Registry::shipped().hashes())?;
-            let mut operation = Operation {
+            let operation = Operation {
                 operator: operate::ourselves(),
                 now: session.now(),
                 key: crate::chance::key("decision")?,
             };
-            let done = operate::alone(&mut store, &operate, &mut operation)?;
-            query::put(&mut show, &done)?;
+            for done in operate::alone(&mut store, &operate, &operation)? {
+                query::put(&mut show, &done)?;
+            }
             Ok(Exit::Done)
         }
     }

@@ -178,6 +178,7 @@ pub fn waiting(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure>
                     since: Some(event.recorded_at),
                     why: format!("{}: it may or may not have arrived in chat {}", code, binding.chat),
                     command: format!("thought delivery confirm {id} | resend {id} | abandon {id}"),
+                    hidden_until: None,
                 });
             }
         }

@@ -1,5 +1,7 @@
 //! Everything that waits for a person, of every kind, in one list.
 
+mod postponed;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,8 @@ use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::system::Incident;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+
+pub use postponed::postpone;
 
 use super::Look;
 use super::consumers::{enabled, retry_or_skip};
@@ -42,6 +46,10 @@ pub enum Kind {
     ActorQuarantined,
     /// A message was sent, and nobody knows whether it arrived.
     DeliveryUnconfirmed,
+    /// An agent proposed something, or what was decided about it has not come to its end.
+    Proposal,
+    /// A repair run proposed what could stand in place of a refused output.
+    RepairProposal,
 }
 
 impl Kind {
@@ -59,6 +67,8 @@ impl Kind {
             Self::ServicePaused => "service-paused",
             Self::ActorQuarantined => "actor-quarantined",
             Self::DeliveryUnconfirmed => "delivery-unconfirmed",
+            Self::Proposal => "proposal",
+            Self::RepairProposal => "repair-proposal",
         }
     }
 }
@@ -78,19 +88,36 @@ pub struct Waiting {
     pub why: String,
     /// The command that moves it; for an incident, what shows more.
     pub command: String,
+    /// Until when a person hid it in this list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden_until: Option<Timestamp>,
 }
 
-/// Returns everything that waits, the oldest first; an empty list means that everything was looked at.
+/// Returns everything that waits and that nobody hid, the oldest first; an empty list means that everything was
+/// looked at.
 ///
 /// # Errors
 /// [`Failure`] if anything could not be read: then nobody knows whether something waits.
 pub fn inbox(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
+    let mut found = everything(look)?;
+    found.retain(|waiting| waiting.hidden_until.is_none());
+    Ok(found)
+}
+
+/// Returns everything that waits, with what a person hid until a time that has not come.
+///
+/// # Errors
+/// As [`inbox`].
+pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     let mut found = Vec::new();
     service(look, &mut found);
     controls(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;
     incidents(look.reader, &mut found)?;
     super::deliveries::waiting(look.reader, &mut found)?;
+    super::proposals::waiting(look.reader, &mut found)?;
+    postponed::repairs(look.reader, &mut found)?;
+    postponed::hide(look, &mut found)?;
     found.sort_by(|one, other| (one.since, one.kind, &one.id).cmp(&(other.since, other.kind, &other.id)));
     Ok(found)
 }
@@ -104,6 +131,7 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
             since: unwritable.since,
             why: unwritable.code.clone(),
             command: "thought doctor".to_owned(),
+            hidden_until: None,
         });
     }
     if live.paused {
@@ -113,6 +141,7 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
             since: Some(live.since),
             why: "started-paused".to_owned(),
             command: "thought serve".to_owned(),
+            hidden_until: None,
         });
     }
     actors(&live.tree, "", found);
@@ -129,6 +158,7 @@ fn actors(node: &super::tree::Node, above: &str, found: &mut Vec<Waiting>) {
                 since: Some(child.since),
                 why: child.last_exit.as_ref().map_or_else(|| "ended".to_owned(), super::tree::LastExit::code),
                 command: "thought reload".to_owned(),
+                hidden_until: None,
             });
         }
         actors(child, &format!("{path}/"), found);
@@ -145,6 +175,7 @@ fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 since: Some(since),
                 why: control.quarantine_code.unwrap_or_else(|| "ended-too-often".to_owned()),
                 command: command.clone(),
+                hidden_until: None,
             });
         }
         if let Some(since) = control.paused_since {
@@ -154,6 +185,7 @@ fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 since: Some(since),
                 why: control.pause_reason.unwrap_or_else(|| "no reason given".to_owned()),
                 command,
+                hidden_until: None,
             });
         }
     }
@@ -196,6 +228,7 @@ fn held(reader: &Reader, execution: &Execution, code: &str, quarantined: bool) -
         since: Some(execution.since),
         why: format!("{}: {code} after {} attempts", execution.consumer, execution.attempts),
         command: retry_or_skip(&execution.id),
+        hidden_until: None,
     })
 }
 
@@ -232,6 +265,7 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                     since: Some(event.recorded_at),
                     why: reason(&incident),
                     command,
+                    hidden_until: None,
                 });
             }
         }

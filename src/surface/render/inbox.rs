@@ -2,7 +2,7 @@
 
 use thoughtstream_domain::time::Timestamp;
 
-use super::{Rows, age_or_dash};
+use super::{Rows, age_or_dash, count, line};
 use crate::query::inbox::Waiting;
 
 /// Renders what waits; the empty text is for a list that was read to its end.
@@ -12,14 +12,20 @@ pub fn inbox(waiting: &[Waiting], now: Timestamp) -> String {
         return "nothing waits\n".to_owned();
     }
     let mut rows = Rows::new(&["WHAT", "WHICH", "AGE", "WHY", "COMMAND"]);
-    for one in waiting {
-        rows.row(&[
-            one.kind.as_str().to_owned(),
-            one.id.clone(),
-            age_or_dash(one.since, now),
-            one.why.clone(),
-            one.command.clone(),
-        ]);
+    let (hidden, shown): (Vec<&Waiting>, Vec<&Waiting>) =
+        waiting.iter().partition(|one| one.hidden_until.is_some());
+    for one in &shown {
+        let (what, age) = (one.kind.as_str().to_owned(), age_or_dash(one.since, now));
+        rows.row_with_command(&[what, one.id.clone(), age, one.why.clone()], &one.command);
     }
-    rows.text()
+    let mut text = if shown.is_empty() { String::new() } else { rows.text() };
+    if !hidden.is_empty() {
+        text.push_str(&format!("{} hidden until a time\n", count(hidden.len() as u64, "thing")));
+    }
+    for one in &hidden {
+        let until = one.hidden_until.map_or_else(String::new, |until| until.to_string());
+        text.push_str(&line(&format!("{} {} until {until}: {}", one.kind.as_str(), one.id, one.command)));
+        text.push('\n');
+    }
+    text
 }

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use thoughtstream_domain::diff::Change;
 use thoughtstream_domain::id::{ConsumerKey, ExecutionId, RunId, SourceId};
 use thoughtstream_domain::text::is_hostile;
 use thoughtstream_domain::time::Timestamp;
@@ -11,6 +12,9 @@ use crate::query::behind::Behind;
 use crate::query::consumers::{Consumer, Last, Standing, State};
 use crate::query::explain::{ClauseRow, Explained};
 use crate::query::inbox::{Kind, Waiting};
+use crate::query::proposals::{
+    self as proposals_query, DiffHunk, DiffLine, EvidenceText, Proposal, ProposalContent, Shown,
+};
 use crate::query::runs::{RunReport, RunRow};
 use crate::query::status::{Log, Service, Status};
 use crate::query::tree::{LastExit, Node};
@@ -125,6 +129,7 @@ fn the_inbox_names_the_command_that_moves_each_thing() {
         since: Some(ago(90_000)),
         why: why.to_owned(),
         command: command.to_owned(),
+        hidden_until: None,
     };
     let all = [
         waiting(Kind::ConsumerPaused, "tasks", "holiday", "thought consumer resume tasks"),
@@ -199,6 +204,75 @@ fn row(code: &str) -> RunRow {
     }
 }
 
+/// Two things that wait, one of them hidden, of which everything is this text.
+fn waiting_for(text: &str) -> [Waiting; 2] {
+    let waiting = Waiting {
+        kind: Kind::Incident,
+        id: text.to_owned(),
+        since: None,
+        why: text.to_owned(),
+        command: text.to_owned(),
+        hidden_until: None,
+    };
+    [waiting.clone(), Waiting { hidden_until: Some(NOW), ..waiting }]
+}
+
+/// A proposal of which everything that comes from outside is this text.
+fn proposal(text: &str) -> Proposal {
+    let id = thoughtstream_domain::id::EventId::from_bytes([1; 32]);
+    let owned = || text.to_owned();
+    let shown = Shown::Document {
+        operation: owned(),
+        base_sha256: thoughtstream_domain::hash::Sha256Hash::of(b"old"),
+        result_sha256: thoughtstream_domain::hash::Sha256Hash::of(b"new"),
+        hunks: vec![DiffHunk {
+            old: 3,
+            new: 3,
+            lines: vec![
+                DiffLine { change: Change::Kept, text: owned() },
+                DiffLine { change: Change::Removed, text: owned() },
+                DiffLine { change: Change::Added, text: owned() },
+            ],
+        }],
+        ends_differ: false,
+    };
+    Proposal {
+        id,
+        kind: thoughtstream_domain::proposal::Kind::MemoryChange,
+        state: proposals_query::State::Waiting,
+        at: ago(7200),
+        agent: Some(key("stream@18")),
+        run: Some(RunId::from_bytes([7; 20])),
+        trigger: Some(id),
+        target: Some(owned()),
+        characters: Some(5),
+        sha256: Some(thoughtstream_domain::hash::Sha256Hash::of(b"text")),
+        evidence: vec![id],
+        decision: None,
+        outcome: None,
+        code: None,
+        ways: vec!["thought inbox accept ID | reject ID | edit ID --file FILE".to_owned()],
+        content: Some(ProposalContent {
+            text: owned(),
+            reason: Some(owned()),
+            edited: None,
+            shown,
+            evidence: vec![EvidenceText { id, kind: owned(), at: ago(9000), text: Some(owned()) }],
+        }),
+    }
+}
+
+#[test]
+fn a_proposal_is_shown_with_what_it_would_change_and_what_moves_it() {
+    insta::assert_snapshot!(proposals::list(&[proposal("Moved to Lisbon.")], NOW));
+    insta::assert_snapshot!(proposals::one(
+        &proposal("a\u{202e}b\nway out   thought stop"),
+        foreign::Room::Whole,
+        NOW
+    ));
+    assert_eq!(proposals::list(&[], NOW), "no proposals\n");
+}
+
 /// Everything that is rendered, with `text` in every place that something from outside can reach.
 fn everything(text: &str) -> Vec<String> {
     let hostile = || text.to_owned();
@@ -212,8 +286,6 @@ fn everything(text: &str) -> Vec<String> {
     leaf.restarts = 1;
     leaf.detail.insert(hostile(), json!(text));
     leaf.detail.insert("list".to_owned(), json!([text, { text: text }]));
-    let waiting =
-        Waiting { kind: Kind::Incident, id: hostile(), since: None, why: hostile(), command: hostile() };
     let inner = Why {
         id: hostile(),
         kind: hostile(),
@@ -254,7 +326,9 @@ fn everything(text: &str) -> Vec<String> {
         consumers::list(&[worst], NOW),
         status::status(&status, NOW),
         tree::tree(&node(text, text, vec![leaf]), NOW),
-        inbox::inbox(&[waiting], NOW),
+        inbox::inbox(&waiting_for(text), NOW),
+        proposals::list(&[proposal(text)], NOW),
+        proposals::one(&proposal(text), foreign::Room::Whole, NOW),
         why::why(&Why { consumers: vec![inner.clone()], ..inner }, NOW),
         events::row(&event, NOW),
         events::one(&event),

@@ -1,0 +1,101 @@
+//! Decisions about proposals through the operator's door: a decision, then what follows from it, each its own commit.
+
+use std::sync::Arc;
+
+use thoughtstream_actors::killpoint::{KillPoint, KillSite};
+use thoughtstream_domain::commit::Commit;
+use thoughtstream_domain::id::EventId;
+use tokio::time::timeout;
+
+use super::{DECIDE_PATIENCE, ServiceDesk, bug, log_failure, stuck};
+use crate::chance;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operate::{Done, Operation};
+use crate::proposals::{self, DecideRequest, Next, ROUNDS_MAX, overtaken, settled, to_project};
+use crate::session::now;
+use crate::socket::Peer;
+
+/// The name by which a rehearsal's traps know the desk.
+const DESK: &str = "desk";
+
+/// The kill points around one commit.
+type Points = [KillPoint; 3];
+
+const DECISION: Points =
+    [KillPoint::ProposalDecisionBefore, KillPoint::ProposalDecisionInside, KillPoint::ProposalDecisionAfter];
+const PROJECTION: Points = [
+    KillPoint::ProposalProjectionBefore,
+    KillPoint::ProposalProjectionInside,
+    KillPoint::ProposalProjectionAfter,
+];
+
+/// Decides about a proposal, and lets follow what follows.
+pub(super) async fn decide(desk: &ServiceDesk, request: DecideRequest, peer: &Peer) -> Result<Done, Failure> {
+    let operation = Operation { operator: peer.operator(), now: now(), key: chance::key("decision")? };
+    let proposal = request.proposal;
+    let shared = Arc::new((request, operation));
+    let look = |desk: &ServiceDesk| {
+        let (reader, shared) = (desk.service.reader(), Arc::clone(&shared));
+        tokio::task::spawn_blocking(move || proposals::next(&reader, &shared.0, &shared.1))
+    };
+    let mut made = false;
+    for _ in 0..ROUNDS_MAX {
+        match look(desk).await.map_err(|_| bug("a decision could not be worked out"))?? {
+            Next::Done(done) => return Ok(Done { already: !made, ..*done }),
+            Next::Decide(commit) => made |= commit_at(desk, *commit, DECISION).await?,
+            // Who makes up for what another left undone has not decided.
+            Next::Project(commit) => drop(commit_at(desk, *commit, PROJECTION).await?),
+        }
+    }
+    Err(overtaken(&proposal))
+}
+
+/// Lets follow what was cut off after a decision: what is named, or everything.
+pub(super) async fn project(desk: &ServiceDesk, proposal: Option<EventId>) -> Result<Vec<Done>, Failure> {
+    let reader = desk.service.reader();
+    let found = tokio::task::spawn_blocking(move || to_project(&reader, proposal)).await;
+    let mut all = Vec::new();
+    for id in found.map_err(|_| bug("proposals could not be looked up"))?? {
+        all.push(project_one(desk, id).await?);
+    }
+    Ok(all)
+}
+
+async fn project_one(desk: &ServiceDesk, id: EventId) -> Result<Done, Failure> {
+    let mut made = false;
+    for _ in 0..ROUNDS_MAX {
+        let reader = desk.service.reader();
+        let next = tokio::task::spawn_blocking(move || proposals::next_after(&reader, &id)).await;
+        match next.map_err(|_| bug("what follows could not be worked out"))?? {
+            Next::Done(done) => return Ok(Done { already: !made, ..*done }),
+            Next::Decide(commit) | Next::Project(commit) => {
+                made |= commit_at(desk, *commit, PROJECTION).await?;
+            }
+        }
+    }
+    Err(overtaken(&id))
+}
+
+/// Hands a commit in, and passes the points around it. Says whether it was written now.
+async fn commit_at(
+    desk: &ServiceDesk,
+    commit: Commit,
+    [before, inside, after]: Points,
+) -> Result<bool, Failure> {
+    let site = desk.service.points().site(DESK.into(), None);
+    pass(&site, before).await?;
+    let service = desk.service.clone();
+    let handed_in = tokio::spawn(async move { timeout(DECIDE_PATIENCE, service.decide(commit)).await });
+    pass(&site, inside).await?;
+    let decided = handed_in.await.map_err(|_| bug("a commit was lost on its way"))?;
+    let verdict = decided.map_err(|_| stuck())?.map_err(|error| log_failure(&error))?;
+    pass(&site, after).await?;
+    settled(verdict)
+}
+
+async fn pass(site: &KillSite, point: KillPoint) -> Result<(), Failure> {
+    site.pass(point).await.map_err(|_| {
+        Failure::new(Exit::Unknown, "rehearsal.point", format!("a rehearsal ended this at {point}"))
+    })
+}

@@ -1,0 +1,107 @@
+//! "Not now": what a person hid in the list until a time. It is no decision, and nothing but this list reads it.
+
+use std::collections::BTreeMap;
+
+use thoughtstream_domain::commit::Commit;
+use thoughtstream_domain::event::{Actor, ActorKind, Envelope};
+use thoughtstream_domain::id::TypeName;
+use thoughtstream_domain::judgment::active;
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::inbox::{self, InboxPostponed};
+use thoughtstream_domain::payload::repair::RepairProposed;
+use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+
+use super::super::{Look, unknown};
+use super::{Kind, Waiting};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operate::{Decision, Done, Operation};
+
+/// Marks what is hidden at the moment.
+pub(super) fn hide(look: &Look<'_>, found: &mut [Waiting]) -> Result<(), Failure> {
+    type Named = (String, String, Option<Timestamp>);
+    let mut until: BTreeMap<Named, Timestamp> = BTreeMap::new();
+    let (kinds, mut after) = ([InboxPostponed::kind().name], 0);
+    loop {
+        let page = look.reader.backlog(&kinds, &inbox::source(), after, PAGE_ROWS_MAX)?;
+        let Some(last) = page.last() else { break };
+        after = last.sequence;
+        for event in &page {
+            let Ok(postponed) = event.payload_as::<InboxPostponed>() else { continue };
+            until.insert((postponed.what, postponed.id, postponed.since), postponed.until);
+        }
+    }
+    for waiting in found {
+        let named = (waiting.kind.as_str().to_owned(), waiting.id.clone(), waiting.since);
+        waiting.hidden_until = until.get(&named).copied().filter(|until| *until > look.now);
+    }
+    Ok(())
+}
+
+/// Works out the commit that hides what waits under this id until a time.
+///
+/// # Errors
+/// [`Failure`] if nothing of this name waits, or the log cannot be read.
+pub fn postpone(
+    waiting: &[Waiting],
+    id: &str,
+    until: Timestamp,
+    operation: &Operation,
+) -> Result<Decision, Failure> {
+    let mut named = waiting.iter().filter(|waiting| waiting.id == id);
+    let (Some(one), None) = (named.next(), named.next()) else {
+        if waiting.iter().any(|waiting| waiting.id == id) {
+            let what = format!("several things wait under the name `{id}`");
+            return Err(Failure::new(Exit::Refused, "inbox.ambiguous", what));
+        }
+        return Err(unknown("thing that waits", &id));
+    };
+    let Operation { operator, key, .. } = operation.clone();
+    let actor = Actor::ours(ActorKind::Person, &format!("uid:{}", operator.uid));
+    let envelope = Envelope::new(inbox::source(), key, Privacy::Private, actor);
+    let what = one.kind.as_str().to_owned();
+    let event = InboxPostponed { what, id: one.id.clone(), since: one.since, until, operator };
+    let event = event.candidate(envelope);
+    let done = Done {
+        done: format!("hidden until {until}:"),
+        id: one.id.clone(),
+        already: false,
+        note: Some("nothing was decided; `thought inbox --all` shows it".to_owned()),
+        event: Some(event.id()),
+    };
+    Ok(Decision::Commit(Box::new(Commit { appends: vec![event], ..Commit::default() }), done))
+}
+
+/// Adds the repairs that nobody has judged: each may be used or not, and is used by nobody else.
+pub(super) fn repairs(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    let kinds: [TypeName; 1] = [RepairProposed::kind().name];
+    for head in reader.sources_where(|source| source.kind() == "agent")? {
+        let mut after = 0;
+        loop {
+            let page = reader.backlog(&kinds, &head.source, after, PAGE_ROWS_MAX)?;
+            let Some(last) = page.last() else { break };
+            after = last.sequence;
+            for event in &page {
+                let Ok(proposed) = event.payload_as::<RepairProposed>() else { continue };
+                if !active(&reader.judgments_of(event)?).is_empty() {
+                    continue;
+                }
+                let run = proposed.stamp.run;
+                found.push(Waiting {
+                    kind: Kind::RepairProposal,
+                    id: run.to_string(),
+                    since: Some(event.recorded_at),
+                    why: format!(
+                        "{} proposes what {} should have said",
+                        proposed.stamp.consumer, proposed.failed
+                    ),
+                    command: format!("thought judge {run} --accept | --reject"),
+                    hidden_until: None,
+                });
+            }
+        }
+    }
+    Ok(())
+}

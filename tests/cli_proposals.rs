@@ -1,0 +1,442 @@
+//! Proposals, as the person meets them who decides: shown safely, decided once, and followed by what follows.
+
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use thoughtstream_domain::text::is_hostile;
+use thoughtstream_store::{Options, Store};
+use thoughtstream_testkit::proposals::{ADDED, INSTEAD, MEMORY, SENT, Setting, Story, edit_memory, tell};
+
+use crate::cli_world::{Answer, World};
+
+/// A world in whose log an agent has proposed one thing of each kind.
+struct Desk {
+    world: World,
+    story: Story,
+}
+
+impl Desk {
+    fn new(setting: &Setting) -> Self {
+        Self::of(World::with_config(), setting)
+    }
+
+    /// A world in which anything may be made to fail.
+    fn rehearsal() -> Self {
+        let mut world = World::with_config();
+        world.data = world.base().join("rehearsal");
+        world.thought(&["rehearsal", "create"]).expect(0);
+        Self::of(world, &Setting::default())
+    }
+
+    fn of(world: World, setting: &Setting) -> Self {
+        if !world.data.join("rehearsal").exists() {
+            world.append("first", "a note").expect(0);
+        }
+        let story = Self::written(&world, |store| tell(store, setting));
+        Self { world, story }
+    }
+
+    fn written<T>(world: &World, write: impl FnOnce(&mut Store) -> T) -> T {
+        let mut store = Store::open(&world.data, Options::default()).unwrap();
+        let told = write(&mut store);
+        store.writer.close().unwrap();
+        told
+    }
+
+    fn memory(&self) -> String {
+        self.story.memory.id.to_string()
+    }
+
+    fn correction(&self) -> String {
+        self.story.correction.id.to_string()
+    }
+
+    fn decide(&self, id: &str, what: &[&str]) -> Answer {
+        let arguments: Vec<&str> = ["proposal-decision", id].iter().chain(what).copied().collect();
+        self.world.thought(&arguments)
+    }
+
+    fn one(&self, id: &str) -> Value {
+        self.world.thought(&["proposal-list", id, "--json"]).expect(0).json()
+    }
+
+    fn inbox(&self) -> Vec<Value> {
+        self.world.thought(&["inbox", "--json"]).expect(0).lines()
+    }
+
+    fn decisions(&self) -> Vec<Value> {
+        let kind = "stream.thought.agent.proposal.decision";
+        self.world.thought(&["event", "list", "--type", kind, "--json"]).expect(0).lines()
+    }
+
+    fn judgments(&self) -> Vec<Value> {
+        self.world.thought(&["judgment", "list", "--all", "--json"]).expect(0).lines()
+    }
+
+    fn verify(&self) {
+        self.world.thought(&["verify"]).expect(0);
+    }
+}
+
+fn says_nothing(answer: &Answer) {
+    for content in [ADDED, INSTEAD, SENT, "They said so"] {
+        assert!(!answer.stdout.contains(content) && !answer.stderr.contains(content), "{answer:?}");
+    }
+}
+
+#[test]
+fn what_is_proposed_is_listed_and_its_words_only_where_they_are_asked_for() {
+    let desk = Desk::new(&Setting::default());
+    let table = desk.world.thought(&["proposal-list"]).expect(0);
+    says_nothing(&table);
+    for word in ["memory-change", "self-correction", "focus-declaration", "waiting", "inert", "stream@18"] {
+        assert!(table.stdout.contains(word), "{}", table.stdout);
+    }
+    says_nothing(&desk.world.thought(&["proposal-list", "--json"]).expect(0));
+    says_nothing(&desk.world.thought(&["inbox"]).expect(0));
+    says_nothing(&desk.world.thought(&["inbox", "show", &desk.memory()]).expect(0));
+    says_nothing(&desk.world.thought(&["inbox", "show", &desk.memory(), "--json"]).expect(0));
+    let said = desk.world.thought(&["proposal-list", "--json", "--content", "--waiting"]).expect(0).lines();
+    assert_eq!(said.len(), 2);
+    let (memory, correction) = (&said[0]["content"], &said[1]["content"]);
+    assert_eq!((&memory["text"], &memory["reason"]), (&json!(ADDED), &json!("They said so.")));
+    assert_eq!(memory["evidence"][0]["text"], "Where do I live?");
+    assert_eq!(memory["shown"]["kind"], "document");
+    assert_eq!(correction["shown"], json!({ "kind": "reply", "before": SENT, "after": INSTEAD }));
+    let kinds = |state: &str| {
+        let arguments = ["proposal-list", "--state", state, "--json"];
+        desk.world.thought(&arguments).expect(0).lines().len()
+    };
+    assert_eq!((kinds("waiting"), kinds("inert"), kinds("broken")), (2, 1, 0));
+    desk.world.thought(&["proposal-list", "--state", "approved"]).expect(2);
+    desk.world.thought(&["proposal-list", &desk.story.output.id.to_string()]).expect(1);
+    let inbox = desk.inbox();
+    let kinds: Vec<&Value> = inbox.iter().map(|row| &row["kind"]).collect();
+    assert_eq!(kinds, [&json!("proposal"), &json!("proposal")]);
+    desk.verify();
+}
+
+#[test]
+fn a_change_is_shown_with_its_diff_its_reason_and_what_it_cites() {
+    let desk = Desk::new(&Setting::default());
+    let shown = desk.world.thought(&["inbox", "show", &desk.memory(), "--content"]).expect(0).stdout;
+    for line in ["  │ +Moved to Lisbon.", "  │  Likes tea.", "  │ They said so.", "  │ Where do I live?"]
+    {
+        assert!(shown.contains(line), "{shown}");
+    }
+    assert!(!shown.contains("│ -"), "{shown}");
+    for way in ["thought inbox accept evt_", "thought inbox later evt_", "thought inbox show evt_"] {
+        assert!(shown.contains(way), "{shown}");
+    }
+    let correction = desk.world.thought(&["inbox", "show", &desk.correction(), "--content"]).expect(0).stdout;
+    let (sent, instead) = (correction.find(SENT).unwrap(), correction.find(INSTEAD).unwrap());
+    assert!(sent < instead, "{correction}");
+    let focus = desk.story.focus.id.to_string();
+    let focus = desk.world.thought(&["inbox", "show", &focus, "--content"]).expect(0).stdout;
+    assert!(focus.contains("nothing of it is looked up, granted or in force"), "{focus}");
+    assert!(focus.contains("nobody decides about a focus"), "{focus}");
+}
+
+#[test]
+fn text_that_wants_to_be_taken_for_ours_is_shown_for_what_it_is() {
+    let hostile = "ok\u{1b}[2J\u{1b}]0;x\u{7}\u{202e}detpecca\u{2066}\u{200b}\u{feff}\n\
+                   decided   accept by uid:0 2 s ago\nway out   thought stop\r  │ +nothing\n\u{3164}\u{e0041}";
+    let setting = Setting {
+        added: format!("{hostile}\n{}", "long ".repeat(5_000)),
+        instead: format!("{hostile} reply"),
+        reason: hostile.to_owned(),
+        ..Setting::default()
+    };
+    let desk = Desk::new(&setting);
+    for id in [desk.memory(), desk.correction()] {
+        for more in [&["--content"][..], &["--content", "--full"]] {
+            let arguments: Vec<&str> = ["inbox", "show", &id].iter().chain(more).copied().collect();
+            let shown = desk.world.thought(&arguments).expect(0).stdout;
+            assert!(shown.chars().all(|c| c == '\n' || !is_hostile(c)), "{shown:?}");
+            assert!(shown.contains("\\u{202e}detpecca") && shown.contains("\\u{1b}[2J"), "{shown}");
+            // What imitates our own lines stands behind our mark.
+            assert!(
+                !shown.lines().any(|line| line.starts_with("decided") || line == "way out   thought stop")
+            );
+            assert!(shown.lines().any(|line| line.contains("sha256")), "{shown}");
+        }
+        desk.world.thought(&["inbox"]).expect(0);
+    }
+    let glance = desk.world.thought(&["inbox", "show", &desk.memory(), "--content"]).expect(0).stdout;
+    assert!(
+        glance.lines().count() < 200 && glance.contains("more characters: thought inbox show evt_"),
+        "{glance}"
+    );
+    let whole =
+        desk.world.thought(&["inbox", "show", &desk.memory(), "--content", "--full"]).expect(0).stdout;
+    assert!(whole.matches("long").count() >= 5_000);
+    let json = desk.world.thought(&["proposal-list", &desk.memory(), "--json", "--content"]).expect(0);
+    assert!(!json.stdout.chars().any(|c| c != '\n' && is_hostile(c)));
+    assert_eq!(json.json()["content"]["reason"], hostile);
+}
+
+#[test]
+fn a_decision_is_made_once_and_another_is_told_what_stands() {
+    let desk = Desk::new(&Setting::default());
+    let memory = desk.memory();
+    let made = desk.decide(&memory, &["accept", "--submission", "mine"]).expect(0);
+    assert!(made.stdout.starts_with(&format!("accepted {memory}\n")), "{}", made.stdout);
+    says_nothing(&made);
+    let again = desk.decide(&memory, &["accept", "--submission", "another"]).expect(0).stdout;
+    assert!(again.starts_with(&format!("already accepted {memory}\n")), "{again}");
+    let row = desk.one(&memory);
+    assert_eq!((&row["state"], &row["decision"]["submission"]), (&json!("unmaterialized"), &json!("mine")));
+    std::fs::write(desk.world.base().join("text"), "Moved to Paris.").unwrap();
+    for other in [&["reject"][..], &["edit", "--file", "text"]] {
+        let refused = desk.decide(&memory, other).expect(1);
+        let uid = format!("accept by uid:{}", nix::unistd::geteuid().as_raw());
+        let event = row["decision"]["event"].as_str().unwrap();
+        for told in ["proposal.decided", &uid, event, row["decision"]["at"].as_str().unwrap()] {
+            assert!(refused.stderr.contains(told), "{}", refused.stderr);
+        }
+    }
+    let decisions = desk.decisions();
+    assert_eq!(decisions.len(), 1);
+    let decision = &decisions[0];
+    assert_eq!(
+        (&decision["source"], &decision["privacy"]),
+        (&json!("system:decisions"), &json!("sensitive"))
+    );
+    assert_eq!(
+        (&decision["payload"]["authority"], &decision["payload"]["kind"]),
+        (&json!("human"), &json!("memory-change"))
+    );
+    assert_eq!(decision["parents"], json!([memory]));
+    desk.verify();
+}
+
+#[test]
+fn an_edit_is_the_text_of_a_file_and_nothing_else_takes_one() {
+    let desk = Desk::new(&Setting::default());
+    let (memory, correction) = (desk.memory(), desk.correction());
+    let write = |text: &[u8]| std::fs::write(desk.world.base().join("text"), text).unwrap();
+    write(b"Moved to Lisbon in May.");
+    for wrong in
+        [&["edit"][..], &["accept", "--file", "text"], &["reject", "--file", "text"], &["approve"], &[]]
+    {
+        desk.decide(&memory, wrong).expect(2);
+    }
+    desk.world.thought(&["inbox", "edit", &memory]).expect(2);
+    desk.decide(&memory, &["edit", "--file", "missing"]).expect(4);
+    for bad in [&b""[..], b" \n", b"\xff\xfe", "x".repeat(32_769).as_bytes()] {
+        write(bad);
+        desk.decide(&memory, &["edit", "--file", "text"]).expect(2);
+    }
+    write("x".repeat(4_097).as_bytes());
+    let refused = desk.decide(&correction, &["edit", "--file", "text"]).expect(1);
+    assert!(refused.stderr.contains("proposal.replacement"), "{}", refused.stderr);
+    assert!(desk.decisions().is_empty());
+    write(b"Moved to Lisbon in May.");
+    let made = desk.decide(&memory, &["edit", "--file", "text"]).expect(0);
+    assert!(made.stdout.starts_with("edited evt_") && !made.stdout.contains("May"), "{}", made.stdout);
+    let shown = desk.world.thought(&["inbox", "show", &memory, "--content"]).expect(0).stdout;
+    assert!(shown.contains("  │ +Moved to Lisbon in May."), "{shown}");
+    desk.verify();
+}
+
+#[test]
+fn an_accepted_correction_is_a_judgment_and_changes_what_stands_and_a_rejected_one_nothing() {
+    let desk = Desk::new(&Setting::default());
+    let correction = desk.correction();
+    assert!(desk.judgments().is_empty());
+    let made = desk.world.thought(&["inbox", "accept", &correction]).expect(0);
+    says_nothing(&made);
+    assert!(made.stdout.contains("the reply is corrected by evt_"), "{}", made.stdout);
+    let judgments = desk.judgments();
+    assert_eq!(judgments.len(), 1);
+    assert_eq!((&judgments[0]["opinion"], &judgments[0]["state"]), (&json!("correct"), &json!("active")));
+    assert_eq!(judgments[0]["criterion"], "agent-self-correction");
+    assert_eq!(judgments[0]["criterionVersion"], "1");
+    assert_eq!(
+        (&judgments[0]["qualityEligible"], &judgments[0]["externalExportEligible"]),
+        (&json!(true), &json!(false))
+    );
+    assert!(judgments[0]["projection"].as_str().unwrap().starts_with("prj_"));
+    for _ in 0..2 {
+        desk.world.thought(&["proposal-project"]).expect(0);
+        let again = desk.world.thought(&["proposal-project", &correction]).expect(0).stdout;
+        assert!(again.starts_with("already accepted evt_"), "{again}");
+    }
+    assert_eq!(desk.judgments(), judgments);
+    assert_eq!(desk.one(&correction)["state"], "projected");
+    desk.verify();
+
+    let desk = Desk::new(&Setting::default());
+    desk.world.thought(&["proposal-project", &desk.correction()]).expect(1);
+    desk.world.thought(&["inbox", "reject", &desk.correction()]).expect(0);
+    desk.world.thought(&["proposal-project"]).expect(0);
+    assert!(desk.judgments().is_empty());
+    assert_eq!(desk.one(&desk.correction())["state"], "rejected");
+    assert_eq!(desk.inbox().len(), 1);
+    desk.verify();
+}
+
+#[test]
+fn nobody_decides_about_a_focus_nor_about_what_does_not_hold() {
+    let desk = Desk::new(&Setting::default());
+    let focus = desk.story.focus.id.to_string();
+    for what in [&["accept"][..], &["reject"]] {
+        let refused = desk.decide(&focus, what).expect(1);
+        assert!(refused.stderr.contains("proposal.no-decision"), "{}", refused.stderr);
+    }
+    let output = desk.story.output.id.to_string();
+    assert!(desk.decide(&output, &["accept"]).expect(1).stderr.contains("id.unknown"));
+    let broken = Desk::new(&Setting { strays: true, ..Setting::default() });
+    let refused = broken.decide(&broken.memory(), &["accept"]).expect(1);
+    assert!(refused.stderr.contains("lineage-evidence"), "{}", refused.stderr);
+    says_nothing(&refused);
+    let row =
+        broken.world.thought(&["proposal-list", &broken.memory(), "--content", "--json"]).expect(0).json();
+    assert_eq!(
+        (&row["state"], &row["code"], &row["content"]),
+        (&json!("broken"), &json!("lineage-evidence"), &Value::Null)
+    );
+    assert!(broken.decisions().is_empty());
+    let found = broken.world.thought(&["verify"]).expect(1).stdout;
+    assert!(found.contains("lineage-evidence"), "{found}");
+}
+
+#[test]
+fn not_now_hides_a_thing_in_the_list_and_decides_nothing() {
+    let desk = Desk::new(&Setting::default());
+    let memory = desk.memory();
+    let later = |more: &[&str]| {
+        let arguments: Vec<&str> = ["inbox", "later", &memory].iter().chain(more).copied().collect();
+        desk.world.thought(&arguments)
+    };
+    later(&[]).expect(2);
+    later(&["--for", "soon"]).expect(2);
+    later(&["--for", "1d"]).expect(0);
+    let ids = |rows: &[Value]| rows.iter().map(|row| row["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&desk.inbox()), [json!(desk.correction())]);
+    let all = desk.world.thought(&["inbox", "--all", "--json"]).expect(0).lines();
+    assert_eq!(all.iter().filter(|row| row["hiddenUntil"].is_string()).count(), 1);
+    assert!(desk.world.thought(&["inbox", "--all"]).expect(0).stdout.contains("1 thing hidden until a time"));
+    assert!(desk.decisions().is_empty());
+    assert_eq!(desk.one(&memory)["state"], "waiting");
+    later(&["--until", "2026-01-01T00:00:00Z"]).expect(0);
+    assert_eq!(desk.inbox().len(), 2);
+    later(&["--for-good"]).expect(0);
+    // What comes to wait anew is shown anew: the decision has not come to its end.
+    desk.world.thought(&["inbox", "accept", &memory]).expect(0);
+    assert_eq!(desk.inbox().len(), 2);
+    assert!(
+        desk.world
+            .thought(&["inbox", "later", "nothing", "--for", "1h"])
+            .expect(1)
+            .stderr
+            .contains("id.unknown")
+    );
+    desk.verify();
+}
+
+#[test]
+fn a_document_that_moved_makes_its_proposal_stale_and_says_what_to_do() {
+    let desk = Desk::new(&Setting::default());
+    Desk::written(&desk.world, |store| edit_memory(store, &MEMORY.replace("tea", "coffee")));
+    let row = desk.one(&desk.memory());
+    assert_eq!(row["state"], "stale");
+    let ways = row["ways"].to_string();
+    assert!(ways.contains("thought inbox reject evt_") && ways.contains("ask for it again"), "{ways}");
+    let why = desk.inbox().iter().map(|row| row["why"].to_string()).collect::<Vec<_>>().join(" ");
+    assert!(why.contains("stale"), "{why}");
+    // What is shown is the change of the frozen base, and nothing is rebased.
+    let shown = desk.world.thought(&["inbox", "show", &desk.memory(), "--content"]).expect(0).stdout;
+    assert!(shown.contains("  │  Likes tea.") && !shown.contains("coffee"), "{shown}");
+    desk.world.thought(&["inbox", "reject", &desk.memory()]).expect(0);
+    assert_eq!(desk.inbox().len(), 1);
+}
+
+#[test]
+fn what_was_erased_is_said_to_be_and_waits_for_nobody() {
+    let desk = Desk::new(&Setting::default());
+    let memory = desk.memory();
+    desk.world.thought(&["event", "redact", &memory, "--reason", "not mine"]).expect(0);
+    assert_eq!(desk.one(&memory)["state"], "redacted");
+    assert_eq!(desk.inbox().len(), 1);
+    desk.decide(&memory, &["accept"]).expect(1);
+    desk.verify();
+}
+
+/// Starts as many deciders at once as there are words, each a process of its own.
+fn at_once(desk: &Desk, id: &str, words: &[&str]) -> Vec<Answer> {
+    let started: Vec<Child> = words
+        .iter()
+        .map(|word| {
+            let arguments = ["proposal-decision", id, word];
+            let mut command = desk.world.command(&arguments);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    started.into_iter().map(|child| child.wait_with_output().unwrap().into()).collect()
+}
+
+#[test]
+fn two_who_decide_at_once_from_two_terminals_get_one_decision() {
+    let desk = Desk::new(&Setting::default());
+    let running = desk.world.serve(&[]);
+    let words = ["accept", "reject", "accept", "reject"];
+    for id in [desk.memory(), desk.correction()] {
+        let answers = at_once(&desk, &id, &words);
+        let stands = desk.one(&id)["decision"]["disposition"].as_str().unwrap().to_owned();
+        let mut made = 0;
+        for (word, answer) in words.iter().zip(answers) {
+            if **word == stands {
+                let answer = answer.expect(0);
+                made += usize::from(!answer.stdout.starts_with("already"));
+            } else {
+                assert!(answer.expect(1).stderr.contains("proposal.decided"));
+            }
+        }
+        // Whose process wrote it knows; those who came to say the same are told that it stands.
+        assert_eq!(made, 1, "{stands}");
+    }
+    assert_eq!(desk.decisions().len(), 2);
+    assert!(desk.judgments().len() <= 1);
+    assert_eq!(running.stop(), 0);
+    desk.verify();
+}
+
+#[test]
+fn a_decision_survives_a_power_cut_at_every_point_and_what_follows_is_made_up_for() {
+    for point in [
+        "proposal.decision.before",
+        "proposal.decision.inside",
+        "proposal.decision.after",
+        "proposal.projection.before",
+        "proposal.projection.inside",
+        "proposal.projection.after",
+    ] {
+        let desk = Desk::rehearsal();
+        let correction = desk.correction();
+        let running = desk.world.serve(&[]);
+        desk.world.thought(&["rehearsal", "arm", point, "abort-process"]).expect(0);
+        let cut = desk.decide(&correction, &["accept"]);
+        assert!([4, 5].contains(&cut.code), "{point}: {cut:?}");
+        assert_ne!(running.wait(), 0, "{point}");
+        let decided = desk.decisions().len();
+        assert!(decided <= 1 && (decided == 1 || point.starts_with("proposal.decision.")), "{point}");
+        if point == "proposal.decision.after" || point == "proposal.projection.before" {
+            assert_eq!(desk.one(&correction)["state"], "unprojected", "{point}");
+            let command = desk.inbox().iter().map(|row| row["command"].to_string()).collect::<String>();
+            assert!(command.contains("thought proposal-project evt_"), "{command}");
+            assert!(desk.judgments().is_empty(), "{point}");
+        }
+        desk.verify();
+        // Half of what was cut off is made up for by a service, half without one.
+        let running = point.ends_with("after").then(|| desk.world.serve(&[]));
+        desk.world.thought(&["proposal-project"]).expect(0);
+        desk.decide(&correction, &["accept"]).expect(0);
+        assert_eq!(desk.one(&correction)["state"], "projected", "{point}");
+        assert_eq!((desk.decisions().len(), desk.judgments().len()), (1, 1), "{point}");
+        if let Some(running) = running {
+            assert_eq!(running.stop(), 0);
+        }
+        desk.verify();
+    }
+}
