@@ -1,6 +1,7 @@
 //! The integration tests: one program, so that they are linked once.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod calls;
 mod cells;
 mod chaos;
 mod chaos_decisions;

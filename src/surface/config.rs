@@ -35,6 +35,8 @@ pub mod codes {
     pub const PATTERN: Code = Code::new("config.pattern");
     /// Who is to answer a bot's messages does not.
     pub const DIRECT_REPLIES: Code = Code::new("config.direct-replies");
+    /// A declaration offers tools to a model that is not named for them.
+    pub const TOOLS: Code = Code::new("config.tools");
     /// The configuration cannot be read.
     pub const UNREADABLE: Code = Code::new("config.unreadable");
 }

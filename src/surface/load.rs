@@ -91,6 +91,7 @@ pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
     problems.append(&mut prompts.problems.into_inner()?);
     if let (Some(config), Some(set)) = (&config, &set) {
         problems.extend(repliers(config, set));
+        problems.extend(callers(config, set));
     }
     match (config, registry, set) {
         (Some(config), Some(registry), Some(set)) if problems.is_empty() => {
@@ -127,6 +128,30 @@ fn repliers(config: &Config, set: &DeclarationSet) -> Vec<Problem> {
         let hint =
             "name a declaration with `strategy: telegram-conversation` and this bot among its `sources`";
         problems.push(Problem::of_file(CONFIG, config::codes::DIRECT_REPLIES, message).with_hint(hint));
+    }
+    problems
+}
+
+/// Returns what is wrong with whom tools are offered to: a model that is not named for them would never be asked.
+fn callers(config: &Config, set: &DeclarationSet) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for declaration in set.enabled() {
+        let Some(runner) = declaration.runner().model().filter(|runner| !runner.proposals.is_empty()) else {
+            continue;
+        };
+        let profile = config.providers.iter().find(|profile| profile.name.as_str() == runner.provider);
+        if profile.is_none_or(|profile| profile.tool_models.contains(&runner.model)) {
+            continue;
+        }
+        let message = format!(
+            "`{}` has proposals, and `{}` does not offer tools to `{}`",
+            declaration.id(),
+            runner.provider,
+            runner.model
+        );
+        let hint =
+            "name the model among the provider's `toolModels`, if its server makes calls of what it writes";
+        problems.push(Problem::of_file(CONFIG, config::codes::TOOLS, message).with_hint(hint));
     }
     problems
 }
