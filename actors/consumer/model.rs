@@ -18,7 +18,7 @@ use thoughtstream_domain::commit::{Precondition, Refusal, Row, Verdict};
 use thoughtstream_domain::contract::Contract;
 use thoughtstream_domain::declaration::{ContextBounds, Declaration, ModelRunner};
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::help::HelpAnswer;
+use thoughtstream_domain::help::FixedAnswer;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy};
 use thoughtstream_domain::packet::{Packet, PromptRevision};
@@ -89,7 +89,7 @@ enum Prepared {
     /// A sealed packet; with the rows that store it and what must hold for them, unless it is stored already.
     Sealed { packet: Box<Packet>, rows: Vec<Row>, precondition: Option<Precondition> },
     /// Nothing is asked, because the answer is fixed.
-    Fixed(HelpAnswer),
+    Fixed(FixedAnswer),
     /// Nothing is asked, and why.
     Refused(RunFailure),
 }

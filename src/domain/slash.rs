@@ -1,5 +1,8 @@
 //! Commands that a person types into a chat: `/name`, `/name@bot`, and what stands behind them.
 
+/// The command behind which a person describes a focus.
+pub const FOCUS: &str = "focus";
+
 /// Says whether a text is exactly this command, alone.
 #[must_use]
 pub fn is_exactly(text: &str, name: &str, bot: Option<&str>) -> bool {
@@ -19,6 +22,12 @@ pub fn argument<'t>(text: &'t str, name: &str, bot: Option<&str>) -> Option<&'t 
     ours.then(|| argument.trim())
 }
 
+/// Says whether a text describes a focus: the command for this bot with something behind it.
+#[must_use]
+pub fn describes_focus(text: &str, bot: Option<&str>) -> bool {
+    argument(text, FOCUS, bot).is_some_and(|description| !description.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +43,17 @@ mod tests {
             assert_eq!(argument(none, "correct", bot), None, "{none}");
         }
         assert_eq!(argument("/correct@garden_bot x", "correct", None), None);
+    }
+
+    #[test]
+    fn a_focus_is_described_behind_the_command() {
+        let bot = Some("b");
+        for described in ["/focus beans", "/focus@B the beans\nand the peas", "/focus\tx"] {
+            assert!(describes_focus(described, bot), "{described}");
+        }
+        for other in ["/focus", "/focus ", "/focus@b", "/focus@c x", "/focused x", "focus x", "x /focus y"] {
+            assert!(!describes_focus(other, bot), "{other}");
+        }
     }
 
     #[test]
