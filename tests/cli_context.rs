@@ -63,7 +63,6 @@ fn packet(event: &Event) -> Packet {
         max_output_tokens: 400,
         thinking: ThinkingLevel::Off,
         response: ResponseFormat::Text,
-        tools: Vec::new(),
         stream: false,
     };
     Packet::seal(subject, asking, composed).unwrap()

@@ -7,6 +7,8 @@
 pub mod compose;
 pub mod correction;
 pub mod evidence;
+pub mod history;
+pub mod proposing;
 pub mod reconstruct;
 pub mod select;
 pub mod suppress;

@@ -3,16 +3,21 @@
 //! Nothing is retrieved or read anew here. The system message comes first; then the selected turns, oldest first;
 //! the message that is answered stands once and last, and nothing of ours ever follows it.
 
+use std::collections::BTreeSet;
+
 use crate::content::Content;
 use crate::packet::documents::Subscribed;
 use crate::packet::manifest::{Change, Changed, Manifest, Part as What, Rule};
 use crate::packet::{Capabilities, Composed, TooLarge};
+use crate::proposal::Kind;
 use crate::provider::{Message, Part, Role};
 use crate::text::characters;
 
 use super::evidence::Evidence;
+use super::history;
+use super::proposing::{self, Proposing};
 use super::reconstruct::{Current, IMAGE_PLACEHOLDER, Speaker, text_hash};
-use super::select::{Policy, select};
+use super::select::{Policy, Taken, select};
 
 /// Says what a model is looking at; the same for every declaration, so that no identity of a model, a provider or a
 /// run becomes part of what it reads.
@@ -33,6 +38,8 @@ pub struct Trusted<'a> {
     pub documents: &'a Subscribed,
     /// Whether the model takes images.
     pub takes_images: bool,
+    /// What the declaration lets be proposed; none if nothing.
+    pub proposals: Option<&'a Proposing>,
 }
 
 /// Says why a conversation could not be composed.
@@ -51,21 +58,27 @@ pub enum ComposeError<E> {
 /// cut, are more than the bound of characters.
 pub fn conversation<E: Evidence>(
     current: &Current,
-    evidence: E,
+    mut evidence: E,
     policy: &Policy,
     trusted: &Trusted<'_>,
 ) -> Result<Composed, ComposeError<E::Error>> {
     let images = if trusted.takes_images { current.images.len() } else { 0 };
-    let system = system(trusted, images);
     let text = current.text.reveal();
     let shown = if text.is_empty() { IMAGE_PLACEHOLDER } else { text };
-    let taken = characters(&system) + characters(shown);
-    if taken > policy.max_chars {
-        let error = TooLarge { chars: taken as u64, chars_max: policy.max_chars as u64 };
+    let taken = taken(current, shown, trusted, images);
+    if taken.always > policy.max_chars {
+        let error = TooLarge { chars: taken.always as u64, chars_max: policy.max_chars as u64 };
         return Err(ComposeError::TooLarge(error));
     }
-    let selection = select(current, evidence, policy, taken).map_err(ComposeError::Evidence)?;
+    let selection = select(current, &mut evidence, policy, taken).map_err(ComposeError::Evidence)?;
     let (turns, mut manifest) = selection.into_parts();
+    let admitted = trusted.proposals.map(|proposing| {
+        proposing::capability(proposing, current, &turns, policy, trusted.documents, &mut evidence)
+    });
+    let admitted = admitted.transpose().map_err(ComposeError::Evidence)?;
+    let usable = admitted.as_ref().map(|capability| capability.for_worker().kinds).unwrap_or_default();
+    let tools = proposing::tools(&usable, &turns, current);
+    let system = system(trusted, images, &usable);
     let mut privacy = current.privacy;
     let mut messages = vec![message(Role::System, &system)];
     for turn in &turns {
@@ -74,18 +87,32 @@ pub fn conversation<E: Evidence>(
             Speaker::Assistant => Role::Assistant,
         };
         privacy = privacy.join(turn.privacy);
+        messages.extend(history::messages(&turn.calls));
         messages.push(message(role, turn.text.reveal()));
     }
     messages.push(message(Role::User, shown));
     account(current, shown, trusted, &mut manifest);
+    proposing::account(&tools, &mut manifest);
     // What is the system's own is counted, and named by the documents in it.
     manifest.chars += (characters(&system) - trusted.documents.chars()) as u64;
-    Ok(Composed::of(
-        messages,
-        manifest,
-        privacy.join(trusted.documents.privacy()),
-        trusted.documents.references(),
-    ))
+    let privacy = privacy.join(trusted.documents.privacy());
+    let composed = Composed::of(messages, manifest, privacy, trusted.documents.references());
+    Ok(composed.offering(admitted, tools))
+}
+
+/// Returns what is spoken for before anything is selected. Whether a reply can be corrected is known only then, so
+/// that there is room for the tools and words of either case.
+fn taken(current: &Current, shown: &str, trusted: &Trusted<'_>, images: usize) -> Taken {
+    let Some(proposing) = trusted.proposals else {
+        let always = characters(&system(trusted, images, &BTreeSet::new())) + characters(shown);
+        return Taken { always, by_turn: 0 };
+    };
+    let either = [false, true].map(|corrects| {
+        let expected = proposing.expected(trusted.documents, current, corrects);
+        characters(&system(trusted, images, &expected.kinds)) + expected.chars
+    });
+    let always = either[0].max(either[1]) + characters(shown);
+    Taken { always, by_turn: proposing::naming_chars(current) }
 }
 
 /// Takes down the current message, its images and the documents.
@@ -110,9 +137,10 @@ fn message(role: Role, text: &str) -> Message {
 }
 
 /// Writes the system message: where the model is, its prompt, what it may do, the documents, how many images it has.
-fn system(trusted: &Trusted<'_>, images: usize) -> String {
+fn system(trusted: &Trusted<'_>, images: usize, proposing: &BTreeSet<Kind>) -> String {
     let mut blocks = vec![ENVIRONMENT.to_owned(), trusted.prompt.trim().to_owned()];
-    blocks.push(trusted.capabilities.in_words());
+    let tools = proposing.iter().map(|kind| kind.tool().to_owned()).collect();
+    blocks.push(Capabilities { tools, ..trusted.capabilities.clone() }.in_words());
     blocks.push(trusted.answer.trim().to_owned());
     blocks.extend(trusted.documents.in_words());
     blocks.push(sight(images));

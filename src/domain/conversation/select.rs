@@ -15,7 +15,10 @@ use crate::privacy::Privacy;
 use crate::text::characters;
 
 use super::evidence::Evidence;
-use super::reconstruct::{Current, Found, IMAGE_PLACEHOLDER, Reconstruction, Speaker, Turn, text_hash};
+use super::history::{ShownCall, history};
+use super::reconstruct::{
+    AssistantTurn, Current, Found, IMAGE_PLACEHOLDER, Reconstruction, Speaker, Turn, text_hash,
+};
 use super::suppress::{self, Authority};
 
 /// How many of the newest messages, with their replies, are looked at and named one by one whatever becomes of them;
@@ -36,6 +39,15 @@ pub struct Policy {
     pub assistant_max_turns: Option<usize>,
 }
 
+/// Is what of the bound of characters is spoken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// By what is always shown.
+    pub always: usize,
+    /// By each turn, beside what it says.
+    pub by_turn: usize,
+}
+
 /// Is one turn as a model sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selected {
@@ -45,8 +57,26 @@ pub struct Selected {
     pub speaker: Speaker,
     /// What a model sees of it.
     pub text: Content<String>,
+    /// The calls that stand before it, each with its result.
+    pub calls: Vec<ShownCall>,
+    /// The reply it shows, as it was reconstructed.
+    pub reply: Option<Box<AssistantTurn>>,
     /// Who may see it.
     pub privacy: Privacy,
+}
+
+impl Selected {
+    fn chars(&self) -> usize {
+        characters(self.text.reveal()) + self.calls.iter().map(ShownCall::chars).sum::<usize>()
+    }
+
+    /// Takes down that it, and every call that stands before it, is left out.
+    fn omit(&self, rule: Rule, manifest: &mut Manifest) {
+        manifest.omit(part(self.speaker), self.id, rule);
+        for call in &self.calls {
+            manifest.omit(Part::ToolCall, call.proposal, rule);
+        }
+    }
 }
 
 /// Is what was selected, with the account of what was not. Made only by [`select`].
@@ -75,7 +105,7 @@ impl Selection {
     }
 }
 
-/// Selects from a conversation before `current`; `taken` characters are spoken for by what is always shown.
+/// Selects from a conversation before `current`, within the characters that are not `taken`.
 ///
 /// # Errors
 /// If the log cannot be read.
@@ -83,7 +113,7 @@ pub fn select<E: Evidence>(
     current: &Current,
     evidence: E,
     policy: &Policy,
-    taken: usize,
+    taken: Taken,
 ) -> Result<Selection, E::Error> {
     let mut manifest = Manifest::under(policy.max_events, policy.max_chars);
     let found = look(current, evidence, policy, &mut manifest)?;
@@ -92,6 +122,9 @@ pub fn select<E: Evidence>(
     let (shown, changed) = render(&capped, &mut manifest);
     let turns = bound(shown, changed, policy, taken, &mut manifest);
     for turn in &turns {
+        for call in &turn.calls {
+            manifest.include(Part::ToolCall, call.proposal, call.chars());
+        }
         manifest.include(part(turn.speaker), turn.id, characters(turn.text.reveal()));
     }
     Ok(Selection { turns, manifest })
@@ -211,12 +244,25 @@ fn render(turns: &[Turn], manifest: &mut Manifest) -> (Vec<Selected>, BTreeMap<E
                 }
             }
         }
-        if text.is_empty() {
-            manifest.omit(part(turn.speaker()), id, Rule::Suppressed);
+        let mut selected = Selected {
+            id,
+            speaker: turn.speaker(),
+            text: Content::new(text),
+            calls: Vec::new(),
+            reply: None,
+            privacy: turn.privacy(),
+        };
+        if let Turn::Assistant(reply) = turn {
+            selected.reply = Some(reply.clone());
+            selected.calls = calls(reply, manifest);
+            selected.privacy =
+                selected.calls.iter().fold(selected.privacy, |class, call| class.join(call.privacy));
+        }
+        if selected.text.reveal().is_empty() {
+            selected.omit(Rule::Suppressed, manifest);
             continue;
         }
-        let (speaker, privacy) = (turn.speaker(), turn.privacy());
-        shown.push(Selected { id, speaker, text: Content::new(text), privacy });
+        shown.push(selected);
     }
     if !authority.is_empty() {
         manifest.suppression = Some(Suppression {
@@ -230,22 +276,32 @@ fn render(turns: &[Turn], manifest: &mut Manifest) -> (Vec<Selected>, BTreeMap<E
     (shown, changed)
 }
 
+/// Returns the calls behind a reply: those that the receipt of its completed run names and the log shows, or none.
+fn calls(reply: &AssistantTurn, manifest: &mut Manifest) -> Vec<ShownCall> {
+    history(reply).unwrap_or_else(|| {
+        for proposal in &reply.completion.proposals {
+            manifest.omit(Part::ToolCall, proposal, Rule::NoReceipt);
+        }
+        Vec::new()
+    })
+}
+
 /// Leaves the newest turns that the bounds of events and of characters have room for; nothing is cut in two, and
 /// nothing older comes in where something newer did not fit. Returns them oldest first.
 fn bound(
     shown: Vec<Selected>,
     mut changed: BTreeMap<EventId, Vec<Changed>>,
     policy: &Policy,
-    taken: usize,
+    taken: Taken,
     manifest: &mut Manifest,
 ) -> Vec<Selected> {
-    let mut room = policy.max_chars.saturating_sub(taken);
+    let mut room = policy.max_chars.saturating_sub(taken.always);
     let mut kept: Vec<Selected> = Vec::new();
     let mut is_full = false;
     // The message that is answered is one of the events.
     let events_max = policy.max_events.saturating_sub(1);
     for turn in shown {
-        let chars = characters(turn.text.reveal());
+        let chars = turn.chars() + taken.by_turn;
         is_full |= chars > room;
         let rule = if kept.len() == events_max {
             Some(Rule::EventBound)
@@ -253,7 +309,7 @@ fn bound(
             is_full.then_some(Rule::CharBound)
         };
         if let Some(rule) = rule {
-            manifest.omit(part(turn.speaker), turn.id, rule);
+            turn.omit(rule, manifest);
             continue;
         }
         room -= chars;

@@ -2,17 +2,15 @@
 //! one commit and in this order.
 //!
 //! `completed` names outputs and proposals, and it is what they count by: an event that no `completed` names is
-//! nothing, and `verify` says so. Keys hold the execution and not the attempt, so that an execution whose output is in
-//! the log can never put a second one beside it, nor a second proposal of a kind.
+//! nothing, and `verify` says so.
 
 use super::{Closure, Ending, Execution, ExecutionState, Frame, Output, RunState};
 use crate::commit::{Commit, Precondition, Row};
 use crate::content::Content;
-use crate::event::{ActorKind, Candidate, Envelope, Parent};
+use crate::event::{ActorKind, Candidate};
 use crate::id::{EventId, IdempotencyKey, SourceId, TypeRef};
 use crate::payload::TypedPayload as _;
 use crate::payload::run::RunCompleted;
-use crate::privacy::Privacy;
 use crate::registry::{DoorError, Draft, DraftPayload, Registry, Writer};
 
 /// Is what a run made: its outputs, and what it proposes beside them.
@@ -20,7 +18,7 @@ use crate::registry::{DoorError, Draft, DraftPayload, Registry, Writer};
 pub struct Made {
     /// The outputs.
     pub outputs: Vec<Output>,
-    /// The proposals, each in an envelope of [`Execution::proposing`].
+    /// The proposals: events of this run that are nothing unless `completed` names them.
     pub proposals: Vec<Candidate>,
 }
 
@@ -32,26 +30,18 @@ impl From<Vec<Output>> for Made {
 }
 
 impl Execution {
-    fn key_of(&self, what: &str, which: impl std::fmt::Display) -> IdempotencyKey {
+    /// Returns the key of output number `index`: without the attempt, so that an execution whose output is in the log
+    /// can never put a second one beside it.
+    fn output_key(&self, index: usize) -> IdempotencyKey {
         let first = self.triggers[0].sequence;
-        let key = format!("v{}/{}/{first:012}/{what}/{which}", self.consumer.version, self.source);
-        IdempotencyKey::parse(&key).expect("a source, numbers and words make a key")
+        let key = format!("v{}/{}/{first:012}/output/{index}", self.consumer.version, self.source);
+        IdempotencyKey::parse(&key).expect("a source and numbers make a key")
     }
 
     /// Returns the id that output number `index` has, if it is of this type.
     #[must_use]
     pub fn output_id(&self, kind: &TypeRef, index: usize) -> EventId {
-        EventId::derive(&SourceId::agent(&self.consumer.id), &kind.name, &self.key_of("output", index))
-    }
-
-    /// Makes the envelope of what it proposes under this name: one event an execution. Its root is that of its
-    /// parent, and whatever the run was about, its class is the strongest.
-    #[must_use]
-    pub fn proposing(&self, what: &str, parent: Parent) -> Envelope {
-        let mut envelope = self.envelope("proposal", ActorKind::Agent).with_parents(vec![parent]);
-        envelope.key = self.key_of("proposal", what);
-        envelope.privacy = Privacy::Sensitive;
-        envelope
+        EventId::derive(&SourceId::agent(&self.consumer.id), &kind.name, &self.output_key(index))
     }
 
     /// Makes the candidates of outputs, checked against their types.
@@ -61,7 +51,7 @@ impl Execution {
     fn outputs(&self, registry: &Registry, outputs: Vec<Output>) -> Result<Vec<Candidate>, DoorError> {
         let admit = |(index, output): (usize, Output)| {
             let mut envelope = self.envelope("output", ActorKind::Agent);
-            envelope.key = self.key_of("output", index);
+            envelope.key = self.output_key(index);
             envelope.address = output.address;
             let payload = Content::new(DraftPayload(output.payload));
             registry.admit(Writer::Settlement, Draft { kind: output.kind, envelope, payload })

@@ -167,7 +167,7 @@ fn the_same_step_is_the_same_commit() {
     assert!(verdict.placed().is_some());
 }
 
-/// An output whose type admits it, and what stands in for a proposal.
+/// An output whose type admits it, and what stands in for two proposals.
 fn proposing(execution: &Execution) -> (Made, EventId) {
     let escalation = crate::payload::escalation::Escalation {
         to: crate::id::ConsumerId::parse("other").unwrap(),
@@ -178,8 +178,11 @@ fn proposing(execution: &Execution) -> (Made, EventId) {
     let output = execution.output_id(&kind, 0);
     let payload = serde_json::to_value(&escalation).unwrap();
     let outputs = vec![Output { kind, payload, address: None }];
-    let proposals = ["memory-change", "self-correction"]
-        .map(|what| escalation.candidate(execution.proposing(what, crate::event::Parent::named(output))));
+    let proposals = ["one", "two"].map(|what| {
+        let parents = vec![Parent::named(output)];
+        let envelope = crate::payload::output::beside(&execution.stamp(), what, Privacy::Sensitive, parents);
+        escalation.candidate(envelope)
+    });
     (Made { outputs, proposals: proposals.into() }, output)
 }
 
@@ -197,21 +200,6 @@ fn output_proposals_and_completed_stand_in_this_order_and_completed_names_them()
         serde_json::from_slice(commit.appends[3].payload().reveal()).unwrap();
     assert_eq!((completed.outputs, completed.proposals), (vec![output], proposals));
     assert!(matches!(commit.rows[..], [Row::Execution(_), Row::Run(_)]));
-}
-
-#[test]
-fn a_proposal_is_one_event_an_execution_sensitive_and_of_the_agent() {
-    let mut execution = Execution::fix(&frame(10), &[event(3, Privacy::PublicSource)]);
-    let _first = execution.open(&frame(10), 0);
-    let (first, _) = proposing(&execution);
-    execution.attempts += 1;
-    let (second, _) = proposing(&execution);
-    for (one, other) in first.proposals.iter().zip(&second.proposals) {
-        assert_eq!(one.id(), other.id(), "another attempt proposes under the same key");
-        assert_eq!(one.envelope().privacy, Privacy::Sensitive);
-        assert_eq!(one.envelope().actor.kind, ActorKind::Agent);
-    }
-    assert_ne!(first.proposals[0].id(), first.proposals[1].id());
 }
 
 #[test]

@@ -29,6 +29,10 @@ pub enum Part {
     Document,
     /// An image of the current message.
     Image,
+    /// A tool that may be called.
+    Tool,
+    /// A call of a tool that was made before, with its result.
+    ToolCall,
 }
 
 /// Says by which rule something was left out.
@@ -69,6 +73,8 @@ pub enum Rule {
     Removed,
     /// The model takes no images.
     ModelTakesNoImages,
+    /// The completed run that names it does not show that it made it.
+    NoReceipt,
 }
 
 impl From<NoTurn> for Rule {

@@ -55,6 +55,7 @@ fn composed(chat: &Chat, max_events: usize, max_chars: usize, cap: Option<usize>
         answer: "",
         documents: &documents,
         takes_images: false,
+        proposals: None,
     };
     let mut policy = policy(max_events, max_chars);
     policy.assistant_max_turns = cap;

@@ -2,14 +2,14 @@
 
 use super::fixture::*;
 use crate::conversation::evidence::{Stretch, link};
-use crate::conversation::select::{Policy, Selection, WINDOW_MESSAGES, select};
+use crate::conversation::select::{Policy, Selection, Taken, WINDOW_MESSAGES, select};
 use crate::hash::{ChainHash, Sha256Hash};
 use crate::id::{ConsumerId, EventId};
 use crate::judgment::Hidden;
 use crate::packet::manifest::{Change, Omitted, OmittedStretch, Part, Rule};
 
 fn choose(chat: &Chat, policy: &Policy) -> Selection {
-    select(&chat.current("now"), chat.clone(), policy, 0).unwrap()
+    select(&chat.current("now"), chat.clone(), policy, Taken::default()).unwrap()
 }
 
 fn shown(selection: &Selection) -> Vec<&str> {

@@ -23,6 +23,7 @@ pub(crate) fn compose(chat: &Chat, current: &Current, takes_images: bool) -> Com
         answer: "Answer in plain text.",
         documents: &documents,
         takes_images,
+        proposals: None,
     };
     conversation(current, chat.clone(), &policy(8, 2_000), &trusted).unwrap()
 }
@@ -85,6 +86,7 @@ fn what_is_never_cut_must_fit() {
         answer: "",
         documents: &documents,
         takes_images: false,
+        proposals: None,
     };
     let current = chat.current(&"x".repeat(3_000));
     let refused = conversation(&current, chat, &policy(8, 3_000), &trusted);

@@ -46,7 +46,6 @@ fn asking() -> Asking {
         max_output_tokens: 500,
         thinking: ThinkingLevel::Medium,
         response: ResponseFormat::Text,
-        tools: Vec::new(),
         stream: true,
     }
 }

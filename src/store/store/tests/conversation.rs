@@ -393,7 +393,6 @@ fn sealed(note: &Event) -> Packet {
         max_output_tokens: 400,
         thinking: ThinkingLevel::Off,
         response: ResponseFormat::Text,
-        tools: Vec::new(),
         stream: false,
     };
     Packet::seal(subject, asking, composed).unwrap()
