@@ -5,8 +5,9 @@
 //! comes of it ends in one commit as well, with the charge.
 
 mod compose;
-mod help;
+mod fixed;
 mod outcome;
+mod propose;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,6 +78,11 @@ impl ModelWork {
             facilities: facilities.clone(),
             runner,
         })
+    }
+
+    /// Returns what the bot of a source is called.
+    fn username(&self, bot: &SourceId) -> Option<&str> {
+        self.facilities.usernames.get(bot).map(String::as_str)
     }
 
     fn broker(&self) -> Option<&BrokerHandle> {

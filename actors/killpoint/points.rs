@@ -95,6 +95,12 @@ points! {
     DeliveryReceiptInside = "delivery.receipt.inside",
     /// It is durable.
     DeliveryReceiptAfter = "delivery.receipt.after",
+    /// A model's final message was accepted and its output is made; what it proposes is not.
+    ProposalOutputMade = "proposal.settle.output",
+    /// What it proposes is made; the end of the attempt is not.
+    ProposalsMade = "proposal.settle.proposals",
+    /// The end that names both is made, with the rows; nothing was handed in.
+    ProposalSettlementMade = "proposal.settle.completed",
     /// A person's decision about a proposal is about to be handed in.
     ProposalDecisionBefore = "proposal.decision.before",
     /// It was handed in; its answer is not known yet.

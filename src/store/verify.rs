@@ -11,6 +11,7 @@
 mod accounts;
 mod documents;
 mod events;
+mod named;
 mod progress;
 mod proposals;
 mod runs;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use thoughtstream_domain::contract::Mode;
 use thoughtstream_domain::conversation::compose::{ComposeError, Trusted, conversation};
+use thoughtstream_domain::conversation::proposing::Proposing;
 use thoughtstream_domain::conversation::reconstruct::Current;
 use thoughtstream_domain::conversation::select::Policy;
 use thoughtstream_domain::declaration::{ContextStrategy, Conversation, DocumentRecipe};
@@ -16,8 +17,10 @@ use thoughtstream_domain::packet::{
     Asking, Capabilities, Composed, ContractRevision, ImageArtifact, Packet, Runtime, Subject, TooLarge,
 };
 use thoughtstream_domain::payload::repair::RepairRequested;
+use thoughtstream_domain::proposal::Kind;
 use thoughtstream_domain::provider::{Profile, ResponseFormat};
 use thoughtstream_domain::repair::AgentRole;
+use thoughtstream_domain::slash;
 use thoughtstream_store::SnapshotError;
 
 use super::super::attempt::{Attempt, Ended};
@@ -121,7 +124,7 @@ impl Attempt {
             },
             capabilities,
             images,
-            proposals: None,
+            proposals: composed.proposals().cloned(),
         };
         let packet = Packet::seal(subject, work.asking(profile), composed);
         let packet = packet.map_err(|_| Stopped::of_input("context-not-sealed"))?;
@@ -191,12 +194,14 @@ impl Attempt {
             max_chars: usize_of(work.context.max_chars),
             assistant_max_turns: recipe.assistant_history_max.map(usize_of),
         };
+        let proposing = work.proposing(&current);
         let trusted = Trusted {
             prompt: work.runner.prompt.reveal(),
             capabilities,
             answer: &work.answer(),
             documents: &documents,
             takes_images: profile.image_models.contains(&work.runner.model),
+            proposals: proposing.as_ref(),
         };
         let evidence = self.reader.chat_before(&event.source, &current);
         let composed = conversation(&current, evidence, &policy, &trusted).map_err(|error| match error {
@@ -223,6 +228,14 @@ impl Attempt {
 }
 
 impl ModelWork {
+    /// Returns what may be proposed in answer to a message; none if the declaration lets nothing be.
+    fn proposing(&self, current: &Current) -> Option<Proposing> {
+        let kinds = &self.runner.proposals;
+        let focus_required = kinds.contains(&Kind::FocusDeclaration)
+            && slash::describes_focus(current.text.reveal(), self.username(&current.bot));
+        (!kinds.is_empty()).then(|| Proposing { kinds: kinds.clone(), focus_required })
+    }
+
     /// Returns what the answer must be, in words; nothing where any text will do.
     fn answer(&self) -> String {
         match self.runner.mode {
@@ -259,7 +272,6 @@ impl ModelWork {
             max_output_tokens: u32::try_from(self.runner.max_output_tokens).unwrap_or(u32::MAX),
             thinking: self.runner.thinking,
             response,
-            tools: Vec::new(),
             stream: self.runner.stream || profile.stream,
         }
     }

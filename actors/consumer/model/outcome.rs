@@ -2,11 +2,12 @@
 
 use thoughtstream_domain::accounting::{Charge, Measured, Reservation};
 use thoughtstream_domain::commit::Commit;
-use thoughtstream_domain::contract::{Accepted, Rejection, Stop, judge_answer};
+use thoughtstream_domain::contract::{Accepted, Judged, Rejection, Stop, judge_proposing};
 use thoughtstream_domain::id::EventId;
-use thoughtstream_domain::lifecycle::{Execution, Output};
+use thoughtstream_domain::lifecycle::{Execution, Made, Output};
 use thoughtstream_domain::packet::Packet;
 use thoughtstream_domain::payload::output::{MessageObservation, Provenance};
+use thoughtstream_domain::payload::proposal::Proposer;
 use thoughtstream_domain::payload::repair::{RepairProposed, RepairRequested};
 use thoughtstream_domain::payload::trace::{RunTraced, Step, TraceChunk};
 use thoughtstream_domain::provider::{AskError, Certainty, Usage};
@@ -16,6 +17,7 @@ use super::super::attempt::{Attempt, Ended};
 use super::super::resume::triggers;
 use super::{ModelWork, Silent};
 use crate::broker::Reply;
+use crate::killpoint::KillPoint;
 use crate::runner::RunFailure;
 
 /// The final message broke its contract.
@@ -51,7 +53,7 @@ impl Attempt {
             finish.trace.push(TraceChunk::of(Step::CellStarted));
         }
         let mut commit = match (run, heard) {
-            (Ok(()), Some(Ok(reply))) => self.answered(&mut finish, &mut execution, reply),
+            (Ok(()), Some(Ok(reply))) => self.answered(&mut finish, &mut execution, reply).await?,
             // The answer came and the worker did not bring it back: it counts as used, and as one failed attempt.
             (Err(silent), Some(Ok(reply))) => {
                 finish.requests = 1;
@@ -86,38 +88,59 @@ impl Attempt {
         Ok(event.payload_as().ok().map(|request| (event.id, request)))
     }
 
-    fn answered(&self, finish: &mut Finish<'_>, execution: &mut Execution, reply: Reply) -> Commit {
+    async fn answered(
+        &self,
+        finish: &mut Finish<'_>,
+        execution: &mut Execution,
+        reply: Reply,
+    ) -> Result<Commit, Ended> {
         let Reply { answer, trace } = reply;
         finish.requests = 1;
         finish.trace.extend(trace);
         let said = answer.texts().any(|text| !text.reveal().is_empty());
         let charge = finish.charge(&answer.usage, said);
-        let verdict = judge_answer(&finish.work.contract, finish.work.runner.mode, &answer);
+        let work = finish.work;
+        let verdict = judge_proposing(&work.contract, work.runner.mode, &answer, finish.packet.proposals());
         let step = if verdict.is_ok() { Step::Accepted } else { Step::Rejected };
         let stop = Some(Stop::from(answer.stop));
         finish.trace.push(TraceChunk { stop, ..TraceChunk::of(step) });
         match verdict {
-            Ok(accepted) => self.accepted(finish, execution, accepted, charge),
-            Err(rejection) => self.rejected(finish, execution, &rejection, charge),
+            Ok(judged) => self.accepted(finish, execution, judged, charge).await,
+            Err(rejection) => Ok(self.rejected(finish, execution, &rejection, charge)),
         }
     }
 
-    fn accepted(
+    /// Makes what is settled, in its order: the output, what is proposed, and the end that names both. Nothing of it
+    /// is in the log before all of it is.
+    async fn accepted(
         &self,
         finish: &Finish<'_>,
         execution: &mut Execution,
-        accepted: Accepted,
+        judged: Judged,
         charge: Charge,
-    ) -> Commit {
-        let frame = self.spec.frame(self.incarnation, self.clock.now());
+    ) -> Result<Commit, Ended> {
+        let Judged { accepted, proposals } = judged;
         let Some(output) = finish.output(execution, accepted) else {
-            return self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge);
+            return Ok(self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge));
         };
+        self.site.pass(KillPoint::ProposalOutputMade).await?;
+        let proposer = finish.proposer(execution, &output);
+        let proposals = match self.proposals(execution, proposer, proposals).await? {
+            Ok(proposals) => proposals,
+            Err(error) => {
+                return Ok(self.failed(finish, execution, RunFailure::of_input(error.code()), charge));
+            }
+        };
+        self.site.pass(KillPoint::ProposalsMade).await?;
+        let frame = self.spec.frame(self.incarnation, self.clock.now());
         let ending = (finish.reservation.clone(), charge.clone());
-        match execution.complete(&frame, ending, &self.registry, vec![output]) {
+        let made = Made { outputs: vec![output], proposals };
+        let commit = match execution.complete(&frame, ending, &self.registry, made) {
             Ok(commit) => commit,
             Err(_) => self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge),
-        }
+        };
+        self.site.pass(KillPoint::ProposalSettlementMade).await?;
+        Ok(commit)
     }
 
     fn rejected(
@@ -201,6 +224,21 @@ impl Finish<'_> {
                     RepairProposed::of(accepted, stamp, snapshot, self.provenance(), (*id, request));
                 proposed.map(|proposed| proposed.output())
             }
+        }
+    }
+
+    /// Says who proposes, if anything is proposed beside this output.
+    fn proposer(&self, execution: &Execution, output: &Output) -> Proposer {
+        let Provenance { provider, model } = self.provenance();
+        Proposer {
+            run: execution.run_id(),
+            output: execution.output_id(&output.kind, 0),
+            trigger: execution.triggers[0].id,
+            agent: execution.consumer.clone(),
+            fingerprint: execution.fingerprint,
+            provider,
+            model,
+            snapshot: self.packet.sha256(),
         }
     }
 

@@ -12,6 +12,7 @@ use thoughtstream_domain::payload::run::{Reserved, RunStamp};
 use thoughtstream_domain::payload::system::Redacted;
 use thoughtstream_domain::time::Timestamp;
 
+use super::named::Named;
 use super::{FindingKind, Findings, Head};
 use crate::codec::be64;
 use crate::correlated::{self, Count};
@@ -34,6 +35,7 @@ pub(super) struct Walk {
     recent: VecDeque<Option<Facts>>,
     children: u64,
     correlated: u64,
+    named: Named,
     redacted: BTreeSet<EventId>,
     redactions: BTreeSet<EventId>,
     since: Option<Head>,
@@ -98,6 +100,7 @@ impl Walk {
             recent: VecDeque::new(),
             children: 0,
             correlated: 0,
+            named: Named::default(),
             redacted: BTreeSet::new(),
             redactions: BTreeSet::new(),
             extends: since.is_none_or(|since| since == Head::of(0, &BTreeMap::new())),
@@ -209,6 +212,7 @@ impl Walk {
         self.indexes(tables, stored, &place, findings)?;
         self.correlation(tables, stored, &place, findings)?;
         self.lifecycle(stored, &place, findings);
+        self.named.event(event, &place, findings);
         Ok(())
     }
 

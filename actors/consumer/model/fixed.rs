@@ -5,11 +5,12 @@ use thoughtstream_domain::contract::{FinalPart, Mode, Stop, judge};
 use thoughtstream_domain::declaration::ContextStrategy;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::help::{self, HelpAnswer};
+use thoughtstream_domain::help::{self, FixedAnswer};
 use thoughtstream_domain::lifecycle::Execution;
 use thoughtstream_domain::payload::output::{MessageObservation, Provenance};
 use thoughtstream_domain::payload::telegram::TelegramMessage;
 use thoughtstream_domain::payload::trace::{RunTraced, Step, TraceChunk};
+use thoughtstream_domain::proposal::Kind;
 
 use super::super::attempt::{Attempt, Ended, is_in};
 use super::ModelWork;
@@ -20,12 +21,13 @@ const NOBODY: &str = "command";
 
 impl ModelWork {
     /// Returns the fixed answer to the message of a conversation's turn, if it is a command that has one.
-    pub(super) fn fixed(&self, events: &[Event]) -> Option<HelpAnswer> {
+    pub(super) fn fixed(&self, events: &[Event]) -> Option<FixedAnswer> {
         let ContextStrategy::Conversation(_) = &self.runner.strategy else { return None };
         let [event] = events else { return None };
         let said: TelegramMessage = event.payload_as().ok()?;
-        let bot = self.facilities.usernames.get(&event.source).map(String::as_str);
-        help::answer(said.text.reveal(), bot).filter(|_| said.images.is_empty())
+        let focus = self.runner.proposals.contains(&Kind::FocusDeclaration);
+        help::answer(said.text.reveal(), self.username(&event.source), focus)
+            .filter(|_| said.images.is_empty())
     }
 }
 
@@ -36,7 +38,7 @@ impl Attempt {
         work: &ModelWork,
         mut execution: Execution,
         previous: u64,
-        answer: HelpAnswer,
+        answer: FixedAnswer,
     ) -> Result<Ended, Ended> {
         let text = answer.summary.as_bytes();
         let part = FinalPart::Text(Content::new(text.into()));
@@ -46,7 +48,7 @@ impl Attempt {
         let now = self.clock.now();
         let frame = self.spec.frame(self.incarnation, now);
         is_in(self.log.commit(execution.open(&frame, previous)).await?)?;
-        let command = format!("{}@{}", help::COMMAND, answer.version);
+        let command = format!("{}@{}", answer.command, answer.version);
         let provenance = Provenance { provider: NOBODY.to_owned(), model: command.clone() };
         let stamp = execution.stamp();
         let said = MessageObservation::of(accepted, stamp.clone(), Sha256Hash::of(text), provenance);
