@@ -9,12 +9,11 @@ use crate::content::Content;
 use crate::packet::documents::Subscribed;
 use crate::packet::manifest::{Change, Changed, Manifest, Part as What, Rule};
 use crate::packet::{Capabilities, Composed, TooLarge};
-use crate::proposal::Kind;
+use crate::proposal::{Kind, history as past};
 use crate::provider::{Message, Part, Role};
 use crate::text::characters;
 
 use super::evidence::Evidence;
-use super::history;
 use super::proposing::{self, Proposing};
 use super::reconstruct::{Current, IMAGE_PLACEHOLDER, Speaker, text_hash};
 use super::select::{Policy, Taken, select};
@@ -87,7 +86,7 @@ pub fn conversation<E: Evidence>(
             Speaker::Assistant => Role::Assistant,
         };
         privacy = privacy.join(turn.privacy);
-        messages.extend(history::messages(&turn.calls));
+        messages.extend(past::messages(&turn.calls));
         messages.push(message(role, turn.text.reveal()));
     }
     messages.push(message(Role::User, shown));

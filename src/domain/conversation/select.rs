@@ -12,10 +12,11 @@ use crate::packet::manifest::{
     AssistantCap, Change, Changed, Manifest, OmittedStretch, Part, Rule, Suppression, UnfitCorrection,
 };
 use crate::privacy::Privacy;
+use crate::proposal::history::PastCall;
 use crate::text::characters;
 
 use super::evidence::Evidence;
-use super::history::{ShownCall, history};
+use super::history::history;
 use super::reconstruct::{
     AssistantTurn, Current, Found, IMAGE_PLACEHOLDER, Reconstruction, Speaker, Turn, text_hash,
 };
@@ -58,7 +59,7 @@ pub struct Selected {
     /// What a model sees of it.
     pub text: Content<String>,
     /// The calls that stand before it, each with its result.
-    pub calls: Vec<ShownCall>,
+    pub calls: Vec<PastCall>,
     /// The reply it shows, as it was reconstructed.
     pub reply: Option<Box<AssistantTurn>>,
     /// Who may see it.
@@ -67,7 +68,7 @@ pub struct Selected {
 
 impl Selected {
     fn chars(&self) -> usize {
-        characters(self.text.reveal()) + self.calls.iter().map(ShownCall::chars).sum::<usize>()
+        characters(self.text.reveal()) + self.calls.iter().map(PastCall::characters).sum::<usize>()
     }
 
     /// Takes down that it, and every call that stands before it, is left out.
@@ -123,7 +124,7 @@ pub fn select<E: Evidence>(
     let turns = bound(shown, changed, policy, taken, &mut manifest);
     for turn in &turns {
         for call in &turn.calls {
-            manifest.include(Part::ToolCall, call.proposal, call.chars());
+            manifest.include(Part::ToolCall, call.proposal, call.characters());
         }
         manifest.include(part(turn.speaker), turn.id, characters(turn.text.reveal()));
     }
@@ -255,8 +256,10 @@ fn render(turns: &[Turn], manifest: &mut Manifest) -> (Vec<Selected>, BTreeMap<E
         if let Turn::Assistant(reply) = turn {
             selected.reply = Some(reply.clone());
             selected.calls = calls(reply, manifest);
-            selected.privacy =
-                selected.calls.iter().fold(selected.privacy, |class, call| class.join(call.privacy));
+            if !selected.calls.is_empty() {
+                // Whatever the run was about, a proposal is sensitive.
+                selected.privacy = Privacy::Sensitive;
+            }
         }
         if selected.text.reveal().is_empty() {
             selected.omit(Rule::Suppressed, manifest);
@@ -277,7 +280,7 @@ fn render(turns: &[Turn], manifest: &mut Manifest) -> (Vec<Selected>, BTreeMap<E
 }
 
 /// Returns the calls behind a reply: those that the receipt of its completed run names and the log shows, or none.
-fn calls(reply: &AssistantTurn, manifest: &mut Manifest) -> Vec<ShownCall> {
+fn calls(reply: &AssistantTurn, manifest: &mut Manifest) -> Vec<PastCall> {
     history(reply).unwrap_or_else(|| {
         for proposal in &reply.completion.proposals {
             manifest.omit(Part::ToolCall, proposal, Rule::NoReceipt);

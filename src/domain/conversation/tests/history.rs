@@ -129,7 +129,7 @@ fn calls(composed: &Composed) -> Vec<(&str, &str)> {
     parts
         .filter_map(|part| match part {
             Part::ToolCall { name, arguments, .. } => Some((name.as_str(), arguments.reveal().as_str())),
-            _ => None,
+            Part::Text { .. } | Part::Image { .. } | Part::ToolResult { .. } => None,
         })
         .collect()
 }
@@ -249,7 +249,8 @@ fn calls_count_within_the_bounds_and_go_with_their_reply() {
         takes_images: false,
         proposals: None,
     };
-    let found = conversation(&chat.current("?"), chat.clone(), &policy(8, 20_000), &trusted).unwrap();
+    let current = chat.current("?");
+    let found = conversation(&current, chat, &policy(8, 20_000), &trusted).unwrap();
     assert_eq!(calls(&found).len(), 1);
     let counted = found.manifest().included.iter().find(|included| included.part == What::ToolCall).unwrap();
     assert!(counted.chars > 3_000 && counted.id == proposal.to_string());

@@ -247,7 +247,7 @@ fn a_tool_is_offered_and_spoken_of_only_if_it_can_be_used() {
     let memory = documents(MEMORY_SOURCE, MEMORY_PATH, true, 1_000);
     let words = |composed: &Composed| match &composed.messages()[0].parts[0] {
         Part::Text { text } => text.reveal().clone(),
-        _ => panic!("no text"),
+        Part::Image { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => panic!("no text"),
     };
     for (count, documents, expected) in [
         (0, &Subscribed::default(), vec!["propose_focus"]),
@@ -307,7 +307,7 @@ fn tools_and_ids_count_as_characters_and_never_push_the_bound() {
             .flat_map(|message| &message.parts)
             .map(|part| match part {
                 Part::Text { text } => characters(text.reveal()),
-                _ => panic!("no text"),
+                Part::Image { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => panic!("no text"),
             })
             .sum();
         let tool = |tool: &crate::provider::Tool| {
