@@ -6,7 +6,7 @@ use std::time::Instant;
 use thoughtstream_domain::commit::Commit;
 use thoughtstream_domain::contract::{Contract, FinalPart, Mode, Stop, judge};
 use thoughtstream_domain::conversation::reconstruct::Current;
-use thoughtstream_domain::conversation::select::{Policy, Selection, select};
+use thoughtstream_domain::conversation::select::{Policy, Selection, Taken, select};
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope, Parent};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, DeliveryId, ExecutionId, IdempotencyKey, RunId, SourceId};
@@ -180,7 +180,7 @@ fn chosen(store: &Store) -> Result<Selection, BenchError> {
     let current = Current::of(&event).map_err(BenchError::of)?;
     let agents = [ConsumerKey::parse("talk@1").expect("a consumer").id].into();
     let policy = Policy { agents, max_events: 80, max_chars: 24_000, assistant_max_turns: None };
-    let selection = select(&current, store.reader.chat_before(&bot, &current), &policy, 0);
+    let selection = select(&current, store.reader.chat_before(&bot, &current), &policy, Taken::default());
     let selection = selection.map_err(BenchError::of)?;
     if selection.turns().len() != 79 {
         return Err(BenchError::Refused);
