@@ -8,7 +8,7 @@ use thoughtstream_domain::content::Content;
 use thoughtstream_domain::contract::{Contract, FinalPart, Mode, Stop, judge as verdict};
 use thoughtstream_domain::conversation::evidence::{Evidence, Stretch, link};
 use thoughtstream_domain::conversation::reconstruct::{Current, Found, NoTurn, Reconstruction};
-use thoughtstream_domain::conversation::select::{Policy, WINDOW_MESSAGES, select};
+use thoughtstream_domain::conversation::select::{Policy, Taken, WINDOW_MESSAGES, select};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
 use thoughtstream_domain::id::{ConsumerKey, DeliveryId, DocumentId, EventId, ExecutionId, RunId};
@@ -292,7 +292,9 @@ fn a_selection_over_a_long_chat_looks_at_its_window_and_names_the_rest() {
     let current = current(&now);
     let policy =
         Policy { agents: BTreeSet::new(), max_events: 5, max_chars: 1_000, assistant_max_turns: None };
-    let selection = select(&current, store.reader.chat_before(&source(BOT), &current), &policy, 0).unwrap();
+    let selection =
+        select(&current, store.reader.chat_before(&source(BOT), &current), &policy, Taken::default())
+            .unwrap();
     assert_eq!(selection.turns().len(), 4);
     let stretches = &selection.manifest().stretches;
     assert_eq!((stretches.len(), stretches[0].stretch.count), (1, beyond as u64));
