@@ -437,6 +437,7 @@ impl Teller<'_> {
             answer: "",
             documents: &documents,
             takes_images: false,
+            proposals: None,
         };
         let evidence = reader.chat_before(&trigger.source, &current);
         let composed = conversation(&current, evidence, &policy, &trusted).expect("it has room");
@@ -467,7 +468,6 @@ impl Teller<'_> {
             max_output_tokens: 500,
             thinking: ThinkingLevel::Medium,
             response: ResponseFormat::Text,
-            tools: Vec::new(),
             stream: false,
         };
         Packet::seal(subject, asking, composed).expect("it can be sealed")
