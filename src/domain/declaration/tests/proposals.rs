@@ -171,3 +171,16 @@ fn the_identity_of_the_tools_never_changes_silently() {
     1422831e73bde6c5d6ec25db5470a147803346c689ebe0bf7a4355fa70c1257f
     ");
 }
+
+#[test]
+fn a_refusal_is_told_in_words() {
+    let text = PROPOSING.replace("privacy: [sensitive]", "privacy: [private]");
+    insta::assert_snapshot!(render_all(&load(&[("a.yaml", &text)]).unwrap_err()), @r"
+    a.yaml:8:12: only a conversation that takes sensitive messages may propose [declaration.proposals]
+      8 |   privacy: [private]
+        |            ^^^^^^^^^
+      add `sensitive` to `subscribe.privacy`: a proposal always is
+
+    1 problem
+    ");
+}
