@@ -363,6 +363,89 @@ fn what_was_erased_is_said_to_be_and_waits_for_nobody() {
     desk.verify();
 }
 
+/// Runs a command on a terminal, and returns what it shows there.
+fn on_a_terminal(world: &World, arguments: &[&str]) -> String {
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let mut command = world.command(arguments);
+    let mut child = command.stdout(Stdio::from(terminal.slave)).spawn().unwrap();
+    // The command holds the other end for as long as it lives.
+    drop(command);
+    let (mut shown, mut master) = (Vec::new(), std::fs::File::from(terminal.master));
+    // Once nobody holds the other end, reading ends with an error: that is the end.
+    std::io::Read::read_to_end(&mut master, &mut shown).ok();
+    assert!(child.wait().unwrap().success(), "{}", String::from_utf8_lossy(&shown));
+    String::from_utf8(shown).unwrap().replace("\r\n", "\n")
+}
+
+#[test]
+fn a_terminal_shows_what_is_proposed_and_a_program_asks_for_it() {
+    let desk = Desk::new(&Setting::default());
+    let memory = desk.memory();
+    let inbox = on_a_terminal(&desk.world, &["inbox"]);
+    for shown in
+        ["  │ +Moved to Lisbon.", "  │ You live in Porto.", "  │ You live in Lisbon.", "  │ Where do I live?"]
+    {
+        assert!(inbox.contains(shown), "{inbox}");
+    }
+    // The exact command that moves it stands there whole.
+    assert!(
+        inbox.contains(&format!(
+            "thought inbox accept {memory} | reject {memory} | edit {memory} --file FILE"
+        ))
+    );
+    assert!(on_a_terminal(&desk.world, &["proposal-list"]).contains("  │ +Moved to Lisbon."));
+    assert!(on_a_terminal(&desk.world, &["inbox", "show", &memory]).contains("  │ +Moved to Lisbon."));
+    for programs in
+        [&["inbox", "--json"][..], &["proposal-list", "--json"], &["inbox", "show", &memory, "--json"]]
+    {
+        let shown = on_a_terminal(&desk.world, programs);
+        assert!(shown.contains(&memory) && !shown.contains(ADDED), "{shown}");
+    }
+    let decided = on_a_terminal(&desk.world, &["proposal-decision", &memory, "accept"]);
+    assert!(decided.starts_with(&format!("accepted {memory}\n")) && !decided.contains(ADDED), "{decided}");
+}
+
+#[test]
+fn a_repair_that_nobody_has_judged_waits_too() {
+    use thoughtstream_domain::commit::Commit;
+    use thoughtstream_domain::event::{Actor, ActorKind, Envelope, Parent};
+    use thoughtstream_domain::id::{EventId, IdempotencyKey, RunId, SourceId};
+    use thoughtstream_domain::judgment::Judged;
+    use thoughtstream_domain::payload::TypedPayload as _;
+    use thoughtstream_domain::payload::repair::RepairProposed;
+
+    let desk = Desk::new(&Setting::default());
+    let output = &desk.story.output;
+    let judged = Judged::of(output).unwrap();
+    let proposed = RepairProposed {
+        stamp: judged.stamp.clone(),
+        request: EventId::from_bytes([1; 32]),
+        failed: RunId::from_bytes([2; 20]),
+        contract: judged.contract.kind().clone(),
+        contract_hash: *judged.contract.hash(),
+        snapshot: judged.snapshot,
+        provenance: judged.provenance.clone(),
+        replacement: judged.observation.clone(),
+    };
+    let source = SourceId::parse("agent:repair").unwrap();
+    let (key, actor) = (IdempotencyKey::parse("r1").unwrap(), Actor::ours(ActorKind::Agent, "repair@1"));
+    let envelope = Envelope::new(source, key, output.privacy, actor).with_parents(vec![Parent::of(output)]);
+    let commit = Commit { appends: vec![proposed.candidate(envelope)], ..Commit::default() };
+    let now = output.recorded_at;
+    Desk::written(&desk.world, |store| {
+        store.writer.set_types(thoughtstream_domain::registry::Registry::shipped().hashes()).unwrap();
+        assert!(store.writer.apply(&[commit], now).unwrap()[0].placed().is_some());
+    });
+    let waits =
+        || desk.inbox().into_iter().filter(|row| row["kind"] == "repair-proposal").collect::<Vec<_>>();
+    let [repair] = &waits()[..] else { panic!("one repair waits") };
+    assert_eq!(repair["id"], json!(judged.stamp.run));
+    assert!(repair["command"].as_str().unwrap().starts_with("thought judge run_"), "{repair}");
+    let run = judged.stamp.run.to_string();
+    desk.world.thought(&["inbox", "later", &run, "--for", "1h"]).expect(0);
+    assert!(waits().is_empty());
+}
+
 /// Starts as many deciders at once as there are words, each a process of its own.
 fn at_once(desk: &Desk, id: &str, words: &[&str]) -> Vec<Answer> {
     let started: Vec<Child> = words
