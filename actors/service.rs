@@ -12,6 +12,7 @@
 //!
 //! Adding an actor is one file and one [`ChildSpec`] in [`Service::start`].
 
+mod activate;
 mod handover;
 mod ledger;
 mod operate;
@@ -40,7 +41,9 @@ use crate::killpoint::KillPoints;
 use crate::log::{LogError, LogHandle, LogState};
 use crate::producer::{ProducerMessage, ProducerSpec, SkippedSlot};
 use crate::supervisor::{ChildSpec, Outcome, Root, SupervisorHandle, TreeNode};
+use crate::telegram::gate::Gate;
 
+pub use activate::{ActivateError, Bundle, LoadedFacts, last_activation};
 pub use ledger::StoreLedger;
 pub use operate::OperateError;
 pub use reload::{ReloadError, Reloaded};
@@ -126,9 +129,13 @@ pub(crate) struct Shared {
     pub(crate) loaded: RwLock<Loaded>,
     pub(crate) producers: RwLock<BTreeMap<String, Address<ProducerMessage>>>,
     pub(crate) skipped: RwLock<BTreeMap<SourceId, Arc<SkippedSlot>>>,
+    /// What holds bots back while a consumer of theirs is moved to another version.
+    pub(crate) gates: RwLock<BTreeMap<SourceId, Arc<Gate>>>,
     pub(crate) ledger: Arc<Mutex<StoreLedger>>,
     /// One reload or restart of consumers at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
+    /// One activation at a time.
+    pub(crate) activating: tokio::sync::Mutex<()>,
     pub(crate) root: std::sync::OnceLock<SupervisorHandle>,
 }
 

@@ -3,6 +3,7 @@
 //! An update is acknowledged only after its commit is durable: by asking for the ones behind it, or by answering
 //! the webhook. So a log that is full or stopped loses none; they wait at Telegram.
 
+pub mod gate;
 mod hook;
 mod poll;
 mod take;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use thoughtstream_channels::telegram::access::{BotApi, Credential};
+use thoughtstream_channels::telegram::client::WebhookUrl;
 use thoughtstream_channels::telegram::normalise::Rules;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::privacy::Privacy;
@@ -25,6 +27,11 @@ use crate::killpoint::KillPoints;
 use crate::log::LogHandle;
 use crate::service::ServiceHandle;
 use crate::supervisor::{ChildName, ChildSpec, Fault, ReasonCode, StatusCell};
+
+use gate::Gate;
+
+/// It rests while a consumer of its messages is moved to another version.
+const FROZEN: ReasonCode = ReasonCode::new("ingress-frozen");
 
 /// The task of the bot panicked.
 const ROUND_FAILED: ReasonCode = ReasonCode::new("round-failed");
@@ -46,6 +53,8 @@ pub enum Mode {
         listen: SocketAddr,
         /// What shows that it is Telegram who tells.
         secret: Credential,
+        /// Where Telegram is asked to tell; if absent, a person sees to that.
+        url: Option<WebhookUrl>,
     },
 }
 
@@ -99,6 +108,8 @@ pub struct TelegramBotArgs {
     pub log: LogHandle,
     /// Where it looks whether an update is known.
     pub reader: Reader,
+    /// What holds it back while a consumer is moved to another version.
+    pub gate: Arc<Gate>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Where it can be made to fail.
@@ -140,7 +151,9 @@ impl Actor for TelegramBot {
         let work = tokio::spawn(async move {
             match args.spec.mode.clone() {
                 Mode::Poll { wait } => poll::keep_polling(args, site, wait).await,
-                Mode::Webhook { listen, secret } => hook::keep_listening(args, site, listen, &secret).await,
+                Mode::Webhook { listen, secret, url } => {
+                    hook::keep_listening(args, site, &hook::Place { listen, secret, url }).await
+                }
             }
         });
         let mut work = AbortOnDrop(work);
@@ -194,12 +207,14 @@ pub fn children(service: &ServiceHandle, bots: Vec<BotSpec>) -> Vec<ChildSpec> {
             children.push(crate::feedback::child(service, bot.source.clone()));
         }
         let name = ChildName::parse(bot.source.as_str()).expect("a source is a child's name");
+        let gate = service.gate(&bot.source);
         let (service, spec) = (service.clone(), Arc::new(bot));
         children.push(ChildSpec::actor(name, "telegram-bot", move |context| {
             let args = TelegramBotArgs {
                 spec: Arc::clone(&spec),
                 log: service.0.log.clone(),
                 reader: service.reader(),
+                gate: Arc::clone(&gate),
                 clock: Arc::clone(&service.0.clock),
                 points: service.points(),
                 incarnation: service.incarnation(),

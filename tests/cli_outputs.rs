@@ -370,4 +370,6 @@ fn a_data_set_is_the_owners_whole_and_the_same_twice() {
     let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!(first["format"], "thoughtstream.training-example.v3");
     assert_eq!(first["source"]["sourceKind"], "notes");
+    // These runs were settled without a trace: that is said, and is no run without steps.
+    assert_eq!((first.get("trace"), &exported["withoutTrace"]), (Some(&Value::Null), &json!(2)));
 }

@@ -7,10 +7,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use thoughtstream_domain::cell::{CellResult, Outcome, Packet, Request};
+use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_effects::sandbox::{Launcher, Limits, WorkerBinary, find_bubblewrap};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -24,6 +26,9 @@ pub const NO_KEEPER: Unavailable = Unavailable {
     code: "sandbox-closed",
     way_out: "the service is starting, stopping or overloaded; it is tried again",
 };
+
+/// How long opening the program may take for somebody who asks which it is.
+const OPENED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Says where a worker's program and what it needs are.
 #[derive(Debug, Clone)]
@@ -114,6 +119,16 @@ impl Cells {
             lent.status.settled();
         }
         result
+    }
+
+    /// Returns the hash of the worker's program that sandboxes run, and that of the file as it lies on the disk now.
+    pub async fn bundle(&self) -> (Option<Sha256Hash>, Option<Sha256Hash>) {
+        let lent = self.lend(Instant::now() + OPENED_WITHIN).await;
+        let loaded = lent.ok().map(|lent| lent.launcher.binary().sha256());
+        let place = Arc::clone(&self.place);
+        let read =
+            spawn_blocking(move || std::fs::read(&place.worker).ok().map(|bytes| Sha256Hash::of(&bytes)));
+        (loaded, read.await.ok().flatten())
     }
 
     async fn lend(&self, deadline: Instant) -> Result<Lent, Unavailable> {

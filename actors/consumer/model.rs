@@ -34,6 +34,7 @@ use crate::broker::{BrokerHandle, Brokers, Reply};
 use crate::cell::{CellFault, Cells};
 use crate::killpoint::KillPoint;
 use crate::runner::RunFailure;
+use crate::service::Bundle;
 use crate::supervisor::Fault;
 
 /// The profile that the declaration names has no broker: it was not in the configuration when the service started.
@@ -83,6 +84,15 @@ impl ModelWork {
     /// Returns what the bot of a source is called.
     fn username(&self, bot: &SourceId) -> Option<&str> {
         self.facilities.usernames.get(bot).map(String::as_str)
+    }
+
+    /// Says which worker's program its runs are given.
+    pub(crate) async fn bundle(&self) -> Bundle {
+        let (loaded, on_disk) = match &self.facilities.cells {
+            Some(cells) => cells.bundle().await,
+            None => (None, None),
+        };
+        Bundle { loaded, on_disk }
     }
 
     fn broker(&self) -> Option<&BrokerHandle> {

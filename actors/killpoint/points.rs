@@ -113,6 +113,12 @@ points! {
     ProposalProjectionInside = "proposal.projection.inside",
     /// It is durable.
     ProposalProjectionAfter = "proposal.projection.after",
+    /// An activation is about to do its next step.
+    ActivationStepBefore = "activation.step.before",
+    /// The step was done, and nothing of it is recorded.
+    ActivationStepInside = "activation.step.inside",
+    /// It is recorded.
+    ActivationStepAfter = "activation.step.after",
 }
 
 impl KillPoint {
@@ -121,10 +127,11 @@ impl KillPoint {
         Self::ALL.iter().copied().find(|point| point.as_str() == name)
     }
 
-    /// Says whether only a service that deals with others passes it: one that asks models, sends what they say, or is
-    /// told what a person thinks of what they propose.
+    /// Says whether only a service that deals with others passes it: one that asks models, sends what they say, is
+    /// told what a person thinks of what they propose, or to move to another version.
     pub fn needs_others(self) -> bool {
-        ["broker.", "delivery.", "proposal."].iter().any(|family| self.as_str().starts_with(family))
+        let families = ["broker.", "delivery.", "proposal.", "activation."];
+        families.iter().any(|family| self.as_str().starts_with(family))
     }
 }
 

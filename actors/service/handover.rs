@@ -11,10 +11,12 @@ use thoughtstream_domain::declaration::VersionChange;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerKey, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, Frame};
+use thoughtstream_domain::payload::activation::{Step, StepFacts};
 use thoughtstream_domain::subscription::Replay;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError, SourceHead};
 
+use super::activate::installing;
 use crate::consumer::ConsumerSpec;
 
 /// Works out the rows of every version that is enabled for the first time.
@@ -46,7 +48,19 @@ pub(super) fn handover(
             commit.preconditions.push(Precondition::NoOpenAttempt(before.consumer.clone()));
             supersede(reader, &before.consumer, now, &mut commit)?;
         }
-        let successor = Successor { reader, spec, before, frame: spec.frame(incarnation, now) };
+        // One that comes by an activation begins where that has frozen its source, and the same commit says so.
+        let activation = installing(reader, spec)?;
+        let frozen = activation
+            .as_ref()
+            .and_then(|found| found.frozen_head().map(|head| (found.begun.source.clone(), head)));
+        if let Some(activation) = activation {
+            let head = activation.frozen_head();
+            let facts = StepFacts { head, fingerprint: Some(spec.fingerprint), ..StepFacts::default() };
+            let installed = activation.step(Step::Installed, facts);
+            commit.preconditions.extend(installed.preconditions);
+            commit.appends.extend(installed.appends);
+        }
+        let successor = Successor { reader, spec, before, frozen, frame: spec.frame(incarnation, now) };
         for head in reader.sources()?.into_iter().filter(|head| spec.includes(&head.source)) {
             successor.begin(&head, &mut commit)?;
         }
@@ -82,6 +96,8 @@ struct Successor<'a> {
     reader: &'a Reader,
     spec: &'a ConsumerSpec,
     before: Option<&'a Registered>,
+    /// The source that an activation has frozen, and its last event.
+    frozen: Option<(SourceId, u64)>,
     frame: Frame,
 }
 
@@ -89,6 +105,11 @@ impl Successor<'_> {
     /// Writes where it begins on a source.
     fn begin(&self, head: &SourceHead, commit: &mut Commit) -> Result<(), RowError> {
         let source = &head.source;
+        if let Some((_, sequence)) = self.frozen.as_ref().filter(|(frozen, _)| frozen == source) {
+            let (consumer, source, sequence) = (self.spec.key.clone(), source.clone(), *sequence);
+            commit.rows.push(Row::SetProgress { consumer, source, sequence });
+            return Ok(());
+        }
         let goes_on = self.before.filter(|before| match &self.spec.on_version_change {
             VersionChange::New => false,
             VersionChange::Replay(sources) => !sources.contains(source) && included(before, source),

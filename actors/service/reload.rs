@@ -142,7 +142,7 @@ impl ServiceHandle {
     }
 
     /// Stops a consumer, and closes what it left open.
-    async fn leave(&self, enabled: &Enabled) -> Result<(), ReloadError> {
+    pub(super) async fn leave(&self, enabled: &Enabled) -> Result<(), ReloadError> {
         let id = &enabled.spec.key.id;
         self.0.enabled.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         let remove = |consumers: SupervisorHandle| async move { consumers.remove(id.as_str()).await };

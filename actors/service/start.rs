@@ -102,8 +102,10 @@ fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Resul
         }),
         producers: std::sync::RwLock::default(),
         skipped: std::sync::RwLock::default(),
+        gates: std::sync::RwLock::default(),
         ledger: Arc::new(Mutex::new(ledger)),
         turn: tokio::sync::Mutex::default(),
+        activating: tokio::sync::Mutex::default(),
         root: std::sync::OnceLock::new(),
     }));
     let ServiceArgs { producers, brokers, program, support, extra, .. } = args;

@@ -10,8 +10,8 @@ use thoughtstream_domain::id::{IdempotencyKey, SourceId};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::system;
 
-use super::TelegramBotArgs;
 use super::take::{Patience, Taken, Taker};
+use super::{FROZEN, TelegramBotArgs};
 use crate::clock::JitterSource;
 use crate::killpoint::KillSite;
 use crate::supervisor::{Detail, Fault, ReasonCode};
@@ -31,6 +31,7 @@ const INCIDENT_AFTER: u32 = 3;
 
 /// Asks until something goes wrong that only a new start can mend.
 pub(super) async fn keep_polling(args: TelegramBotArgs, site: KillSite, wait: Duration) -> Fault {
+    rest(&args).await;
     let client = match args.spec.api.client() {
         Ok(client) => client,
         Err(code) => return Fault(ReasonCode::new(code)),
@@ -41,9 +42,18 @@ pub(super) async fn keep_polling(args: TelegramBotArgs, site: KillSite, wait: Du
     let mut polling =
         Polling { args, client, taker, wait, jitter, offset: None, failures: 0, trouble: None, looks: 0 };
     loop {
+        rest(&polling.args).await;
         if let Err(fault) = polling.once().await {
             return fault;
         }
+    }
+}
+
+/// Rests behind a closed gate, and says so.
+pub(super) async fn rest(args: &TelegramBotArgs) {
+    if args.gate.is_closed() {
+        args.status.note(Some(FROZEN));
+        args.gate.rest().await;
     }
 }
 
@@ -69,7 +79,12 @@ impl Polling {
             Some((Trouble::TooLarge, _)) => 1,
             Some(_) | None => UPDATES_MAX,
         };
-        let updates = match self.client.updates(self.offset, limit, self.wait).await {
+        let looked = tokio::select! {
+            // A look that is let go confirms nothing: what it would have brought comes with the next.
+            () = self.args.gate.until_closed() => return Ok(()),
+            looked = self.client.updates(self.offset, limit, self.wait) => looked,
+        };
+        let updates = match looked {
             Ok(updates) => updates,
             Err(error) => return self.suffer(Trouble::of(&error)).await,
         };
@@ -87,7 +102,7 @@ impl Polling {
         }
         self.args.status.note(Some(LISTENING));
         if !updates.0.is_empty() && self.offset == before {
-            tokio::time::sleep(UNNAMED_WAIT).await;
+            self.wait_for(UNNAMED_WAIT).await;
         }
         Ok(())
     }
@@ -114,8 +129,16 @@ impl Polling {
             details.insert("failures", Detail::Count(u64::from(self.failures)));
             details.insert("until", Detail::At(until));
         });
-        tokio::time::sleep(wait).await;
+        self.wait_for(wait).await;
         Ok(())
+    }
+
+    /// Waits; a gate that closes ends it.
+    async fn wait_for(&self, wait: Duration) {
+        tokio::select! {
+            () = self.args.gate.until_closed() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
     }
 
     /// Notes that a look succeeded.

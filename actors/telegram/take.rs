@@ -72,6 +72,12 @@ impl Taker {
         Self { args, site, client, taken: AtomicU64::new(0), repeated: AtomicU64::new(0) }
     }
 
+    /// Makes one that reaches the bot's API with the credential as it is now.
+    pub(super) fn reaching(args: &TelegramBotArgs, site: KillSite) -> Result<Self, Fault> {
+        let client = args.spec.api.client().map_err(|code| Fault(ReasonCode::new(code)))?;
+        Ok(Self::new(args.clone(), site, client))
+    }
+
     /// Makes an update durable. One that is known is passed by: it came twice, or was replayed, or forged.
     pub(super) async fn take(&self, raw: &[u8], patience: Patience) -> Result<Taken, Fault> {
         let normalised = normalise(raw, &self.args.spec.rules);

@@ -67,7 +67,9 @@ impl Bench {
         };
         let mode = match self.webhook {
             None => Mode::Poll { wait: Duration::from_secs(20) },
-            Some(listen) => Mode::Webhook { listen, secret: Arc::new(|| Ok("s3cret".to_owned().into())) },
+            Some(listen) => {
+                Mode::Webhook { listen, secret: Arc::new(|| Ok("s3cret".to_owned().into())), url: None }
+            }
         };
         BotSpec {
             source: source("telegram:garden"),

@@ -5,6 +5,7 @@
 //! replay of the same log is the same run.
 
 pub mod accounting;
+pub mod activation;
 pub mod canonical;
 pub mod cell;
 pub mod commit;

@@ -1,5 +1,6 @@
 //! The payloads this program writes itself, one type each, with the one writer each event type has.
 
+pub mod activation;
 pub mod delivery;
 pub mod escalation;
 pub mod file;

@@ -5,13 +5,20 @@
 //! person's word twice, once when judging and once when exporting. What leaves is the value, the contract, and
 //! where it came from in kinds and names of ours. No id, route, key, prompt, source text, hash of content or time
 //! is in it: an example cannot be led back to the person whose life it was made from.
+//!
+//! [`private`] is the other data set: what a person keeps for their own adaptation, with the whole chain behind it.
+//! An agent's proposal is in neither: it is no output and no judgment.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod dataset;
+pub mod private;
+
+pub use dataset::{Dataset, Manifest};
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::canonical;
 use crate::contract::Observation;
 use crate::event::Event;
 use crate::hash::Sha256Hash;
@@ -23,9 +30,6 @@ use crate::privacy::Privacy;
 
 /// The form of an example.
 pub const EXAMPLE_FORMAT: &str = "thoughtstream.training-example.v3";
-
-/// The form of a data set's manifest.
-pub const MANIFEST_FORMAT: &str = "thoughtstream.training-dataset-manifest.v4";
 
 /// The bounds of a declaration's context that an example may tell: numbers, and nothing a person wrote.
 const CONTEXT_BOUNDS: [&str; 3] = ["assistantHistoryMaxTurns", "maxChars", "maxEvents"];
@@ -83,8 +87,8 @@ pub struct ContractIdentity {
 pub struct Compared {
     /// What made it.
     pub provenance: ExecutionProvenance,
-    /// Its steps in order.
-    pub trace: Vec<Step>,
+    /// Its steps in order; nothing if the trace is missing, which is said and not taken for a run without steps.
+    pub trace: Option<Vec<Step>>,
 }
 
 /// Is one example; it does not print.
@@ -97,13 +101,21 @@ pub struct Example {
     source: SourceClass,
     context_policy: BTreeMap<String, u64>,
     provenance: ExecutionProvenance,
-    trace: Vec<Step>,
+    trace: Option<Vec<Step>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compared: Option<Compared>,
     #[serde(skip_serializing_if = "Option::is_none")]
     chosen: Option<Observation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<Observation>,
+}
+
+impl Example {
+    /// Says whether the trace of one of its runs is missing.
+    #[must_use]
+    pub fn lacks_trace(&self) -> bool {
+        self.trace.is_none() || self.compared.as_ref().is_some_and(|compared| compared.trace.is_none())
+    }
 }
 
 impl std::fmt::Debug for Example {
@@ -121,8 +133,8 @@ pub struct Lineage {
     pub triggers: Vec<Event>,
     /// The strongest class found among everything behind it.
     pub ancestry: Privacy,
-    /// The steps of the run, where its trace was kept.
-    pub trace: Vec<Step>,
+    /// The steps of the run; nothing if the log has no trace of it that can be read.
+    pub trace: Option<Vec<Step>>,
     /// The declaration as it was registered, for its bounds.
     pub declaration: Value,
 }
@@ -217,9 +229,19 @@ pub fn example(facts: &Facts, gate: Gate) -> Result<Example, Excluded> {
         }
         check_privacy(given, lineage, gate)?;
     }
+    assemble(EXAMPLE_FORMAT, given, primary, compared)
+}
+
+/// Takes out of a run and its judgment what an example tells; every gate was passed before.
+fn assemble(
+    format: &'static str,
+    given: &Given,
+    primary: &Lineage,
+    compared: Option<&Lineage>,
+) -> Result<Example, Excluded> {
     let (chosen, rejected) = values(given, primary, compared)?;
     Ok(Example {
-        format: EXAMPLE_FORMAT,
+        format,
         kind: given.opinion.as_str(),
         contract: ContractIdentity {
             id: primary.judged.contract.kind().clone(),
@@ -338,78 +360,6 @@ fn provenance(judged: &Judged) -> ExecutionProvenance {
         execution_adapter_revision: judged.stamp.execution_adapter_revision.clone(),
         model: judged.provenance.model.clone(),
         model_adapter: judged.stamp.model_adapter.clone(),
-    }
-}
-
-/// Says what a data set is, without a word of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Manifest {
-    /// The form of this manifest.
-    pub format: String,
-    /// The hash of the data set's bytes.
-    pub dataset_sha256: Sha256Hash,
-    /// How many examples it has.
-    pub count: u64,
-    /// How many of each kind.
-    pub kinds: BTreeMap<String, u64>,
-    /// The sets of models that took part in an example together.
-    pub models: Vec<Vec<String>>,
-    /// How many examples of each form.
-    pub formats: BTreeMap<String, u64>,
-    /// The review campaigns that took part; none do yet.
-    pub review_campaigns: Vec<String>,
-}
-
-/// Is a data set, ready to be written: the same log and gate give the same bytes.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Dataset {
-    /// One example a line, as canonical JSON.
-    pub bytes: Vec<u8>,
-    /// What it is.
-    pub manifest: Manifest,
-}
-
-impl std::fmt::Debug for Dataset {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Dataset({} examples, {} bytes)", self.manifest.count, self.bytes.len())
-    }
-}
-
-impl Dataset {
-    /// Writes examples in their order.
-    ///
-    /// # Panics
-    /// Never: an example has text and exact numbers only.
-    #[must_use]
-    pub fn of(examples: &[Example]) -> Self {
-        let mut bytes = Vec::new();
-        let (mut kinds, mut models) = (BTreeMap::new(), BTreeSet::new());
-        for example in examples {
-            bytes.extend(canonical::write_type(example).expect("text and exact numbers"));
-            bytes.push(b'\n');
-            *kinds.entry(example.kind.to_owned()).or_insert(0) += 1;
-            let compared = example.compared.as_ref().map(|compared| &compared.provenance);
-            let set: BTreeSet<&str> = [Some(&example.provenance), compared]
-                .into_iter()
-                .flatten()
-                .map(|p| p.model.as_str())
-                .collect();
-            models.insert(set.into_iter().map(str::to_owned).collect::<Vec<_>>());
-        }
-        let count = examples.len() as u64;
-        let formats =
-            if count == 0 { BTreeMap::new() } else { BTreeMap::from([(EXAMPLE_FORMAT.to_owned(), count)]) };
-        let manifest = Manifest {
-            format: MANIFEST_FORMAT.to_owned(),
-            dataset_sha256: Sha256Hash::of(&bytes),
-            count,
-            kinds,
-            models: models.into_iter().collect(),
-            formats,
-            review_campaigns: Vec::new(),
-        };
-        Self { bytes, manifest }
     }
 }
 

@@ -9,6 +9,7 @@ use thoughtstream_domain::payload::delivery::Reconciled;
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::time::Timestamp;
 
+use crate::activate::ActivateRequest;
 use crate::copies::Form;
 use crate::judge::JudgeRequest;
 use crate::proposals::DecideRequest;
@@ -361,6 +362,20 @@ pub enum Operate {
         path: PathBuf,
         /// Also what is above public-source and was let out when it was judged.
         include_private: bool,
+    },
+    /// Write judgments with their whole chain into a new file of the owner's.
+    PrivateTrainingExport {
+        /// The file, absolute.
+        path: PathBuf,
+        /// That the file will hold sensitive and private text.
+        acknowledged: bool,
+    },
+    /// Move a consumer that answers a bot to its next version.
+    Activate(Box<ActivateRequest>),
+    /// Put the commands of whoever answers a bot into its menu.
+    RegisterMenu {
+        /// Whether chats are not told that the help has changed.
+        skip_help_notice: bool,
     },
     /// Drain and stop the service.
     Stop,

@@ -12,7 +12,7 @@ use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::provider::CredentialName;
 
 use crate::config::Config;
-use crate::config::telegram::Bot;
+use crate::config::telegram::{Bot, Webhook};
 
 /// Returns what the service runs for each configured bot; credentials lie where `config` says.
 pub(crate) fn specs(config: &Config, directory: &Path) -> Vec<BotSpec> {
@@ -26,13 +26,24 @@ pub(crate) fn usernames(config: &Config) -> BTreeMap<SourceId, String> {
     config.bots.iter().filter_map(named).collect()
 }
 
-fn spec(bot: &Bot, credentials: &Credentials) -> BotSpec {
+/// Returns how a bot is reached; its credential lies where `directory` says.
+pub(crate) fn api(bot: &Bot, directory: &Path) -> BotApi {
+    reached(bot, &Credentials::of_process(directory))
+}
+
+fn reached(bot: &Bot, credentials: &Credentials) -> BotApi {
     let token = credential(credentials, bot.credential.clone(), bot.credential_variable.clone());
-    let api = BotApi { base: bot.api.clone(), credential: token };
+    BotApi { base: bot.api.clone(), credential: token }
+}
+
+fn spec(bot: &Bot, credentials: &Credentials) -> BotSpec {
+    let api = reached(bot, credentials);
     let mode = match &bot.webhook {
-        Some((listen, secret)) => {
-            Mode::Webhook { listen: *listen, secret: credential(credentials, secret.clone(), None) }
-        }
+        Some(Webhook { listen, secret, url }) => Mode::Webhook {
+            listen: *listen,
+            secret: credential(credentials, secret.clone(), None),
+            url: url.clone(),
+        },
         None => Mode::Poll { wait: LONG_POLL },
     };
     let delivers = bot.delivers().then(|| DispatcherSpec {

@@ -127,6 +127,12 @@ pub enum Command {
     Judgment(command::judge::JudgmentCommand),
     /// Write judged outputs that may leave into a data set of your own
     TrainingExport(command::training::TrainingArgs),
+    /// Write judgments with their whole chain into a private data set, for your own use alone
+    PrivateTrainingExport(command::private_training::PrivateTrainingArgs),
+    /// Move a consumer that answers a bot to its next version, with the bot held back; shows the plan first
+    Activate(command::activate::ActivateArgs),
+    /// Put the commands of whoever answers a bot into its menu, once that version is ready
+    TelegramMenuRegister(command::activate::MenuArgs),
     /// Work with declarations of consumers
     #[command(subcommand)]
     Declaration(command::declaration::DeclarationCommand),
@@ -208,6 +214,9 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Judge(args) => command::judge::judge(args, &session()?, out),
         Command::Judgment(args) => command::judge::run(args, &session()?, out),
         Command::TrainingExport(args) => command::training::run(&args, &session()?, out),
+        Command::PrivateTrainingExport(args) => command::private_training::run(&args, &session()?, out),
+        Command::Activate(args) => command::activate::activate(args, &session()?, out),
+        Command::TelegramMenuRegister(args) => command::activate::menu(&args, &session()?, out),
         Command::Declaration(args) => command::declaration::run(args, &session()?, out),
         Command::Bench(args) => command::bench::run(&args, &session()?, out),
         Command::Completions(args) => command::manual::completions(&args, out),

@@ -1,6 +1,7 @@
 //! The commands, one file a noun: its arguments, what it asks, how its answer is shown.
 
 pub mod account;
+pub mod activate;
 pub(crate) mod asking;
 pub mod bench;
 pub mod consumer;
@@ -18,6 +19,7 @@ pub mod judge;
 pub mod looking;
 pub mod manual;
 pub(crate) mod operating;
+pub mod private_training;
 pub mod proposal;
 pub mod rehearsal;
 pub mod rehearse;

@@ -16,6 +16,7 @@ use thoughtstream_domain::yaml::render_all;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::activate::{ActivateRequest, Told, activate, menu};
 use crate::ask::{Ask, EventFilter, Operate, Operated, Submit};
 use crate::chance;
 use crate::config::Folder;
@@ -270,13 +271,28 @@ impl ServiceDesk {
                 self.service.acknowledge_removals(source.as_str()).map_err(actor_failure)?;
                 self.said(reply, "accepted", source).await
             }
-            Operate::TrainingExport { path, include_private } => {
-                self.export_training(path.clone(), *include_private, reply).await
+            Operate::TrainingExport { .. } | Operate::PrivateTrainingExport { .. } => {
+                self.export_training(operation.clone(), reply).await
             }
+            Operate::Activate(request) => self.activate(request.as_ref().clone(), peer, reply).await,
+            Operate::RegisterMenu { skip_help_notice } => self.set_menus(*skip_help_notice, reply).await,
             Operate::Copy { form, path, acknowledge_sensitive } => {
                 self.copy(*form, path.clone(), *acknowledge_sensitive, reply).await
             }
         }
+    }
+
+    async fn activate(&self, request: ActivateRequest, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {
+        let (told, operator) = (Told(reply.clone()), peer.operator());
+        activate(&self.service, &self.places, request, operator, &told).await?;
+        Ok(Exit::Done)
+    }
+
+    async fn set_menus(&self, skip_help_notice: bool, reply: &Reply) -> Result<Exit, Failure> {
+        for done in &menu::register_all(&self.service, &self.places, skip_help_notice).await? {
+            self.say(reply, done).await?;
+        }
+        Ok(Exit::Done)
     }
 
     /// Hides a thing in the list of what waits, as the running service has it.
@@ -325,15 +341,21 @@ impl ServiceDesk {
         self.say(reply, &copied).await
     }
 
-    async fn export_training(
-        &self,
-        path: std::path::PathBuf,
-        include_private: bool,
-        reply: &Reply,
-    ) -> Result<Exit, Failure> {
+    /// Writes a data set on a thread that may block.
+    async fn export_training(&self, operation: Operate, reply: &Reply) -> Result<Exit, Failure> {
         let (reader, places) = (self.service.reader(), self.places.clone());
+        let written = |answer: Result<Value, serde_json::Error>| {
+            answer.map_err(|error| bug("an answer cannot be written").because(&error))
+        };
         let exported = tokio::task::spawn_blocking(move || {
-            crate::training::export(&reader, &places, &path, include_private)
+            if let Operate::PrivateTrainingExport { path, acknowledged } = &operation {
+                let exported = crate::training::private::export(&reader, &places, path, *acknowledged)?;
+                return written(serde_json::to_value(exported));
+            }
+            let Operate::TrainingExport { path, include_private } = operation else {
+                return Err(bug("this operation writes no data set"));
+            };
+            written(serde_json::to_value(crate::training::export(&reader, &places, &path, include_private)?))
         });
         let exported = exported.await.map_err(|_| bug("an export failed"))??;
         self.say(reply, &exported).await

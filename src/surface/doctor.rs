@@ -1,5 +1,6 @@
 //! What could be wrong, looked at one by one: each check says what it saw and what to do about it.
 
+mod bots;
 mod providers;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ use crate::query::inbox::{Kind, Waiting};
 use crate::query::status::Status;
 use crate::render::{age, count, verify::Report};
 
+pub use bots::telegram;
 pub use providers::providers;
 
 /// The name of this answer's form, for programs.
@@ -266,7 +268,8 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
         | Kind::ExecutionQuarantined
         | Kind::ActorQuarantined
         | Kind::DeliveryUnconfirmed
-        | Kind::Incident => Health::Finding,
+        | Kind::Incident
+        | Kind::ActivationOpen => Health::Finding,
         Kind::ConsumerPaused
         | Kind::ExecutionHeld
         | Kind::StatusUnknown

@@ -2,6 +2,7 @@
 //!
 //! It speaks and decides nothing: rules are the domain's, what is kept the store's, who is alive the actors'.
 
+pub mod activate;
 mod apart;
 pub mod ask;
 pub mod bench;

@@ -9,10 +9,12 @@ use std::path::{Component, Path};
 use thoughtstream_domain::declaration::{
     Catalog, ContextStrategy, DeclarationSet, PROMPT_BYTES_MAX, ProviderInfo, load_all,
 };
+use thoughtstream_domain::id::ConsumerId;
 use thoughtstream_domain::provider::Profile;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::yaml::{Limits, Problem, render_all};
 
+use crate::activate::staged::Staged;
 use crate::config::{self, Config};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -69,6 +71,11 @@ impl From<LoadFailure> for Failure {
 /// # Errors
 /// [`LoadFailure`] with every problem, or with what could not be read.
 pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
+    load_over(places, None)
+}
+
+/// Reads everything below the configuration directory, with a declaration and prompts that are not in place yet.
+pub(crate) fn load_over(places: &Places, staged: Option<&Staged>) -> Result<Loaded, LoadFailure> {
     let Some(files) = Files::open(&places.config)? else {
         let name = places.config.display().to_string();
         return Err(LoadFailure::Problems(vec![absent(&name, "there is no configuration directory")]));
@@ -86,7 +93,10 @@ pub fn load(places: &Places) -> Result<Loaded, LoadFailure> {
         Listing::default()
     });
     problems.append(&mut listing.problems);
-    let prompts = Prompts { files: &files, problems: RefCell::new(Ok(Vec::new())) };
+    if let Some(staged) = staged {
+        staged.put_over(&mut listing);
+    }
+    let prompts = Prompts { files: &files, staged, problems: RefCell::new(Ok(Vec::new())) };
     let set = keep(&mut problems, load_all(&listing.files, &|path| prompts.find(path), &catalog));
     problems.append(&mut prompts.problems.into_inner()?);
     if let (Some(config), Some(set)) = (&config, &set) {
@@ -183,7 +193,15 @@ fn absent(name: &str, message: &str) -> Problem {
         .with_hint("run `thought init`, or name another configuration with --config DIR")
 }
 
-fn listing(files: &Files) -> Result<Option<Listing>, Failure> {
+/// Says whether a declaration's file is that of a consumer.
+pub(crate) fn declares(bytes: &[u8], id: &ConsumerId) -> bool {
+    let reading =
+        thoughtstream_domain::yaml::read("", bytes, thoughtstream_domain::yaml::Limits::DECLARATION);
+    let root = reading.root.as_ref();
+    root.and_then(|root| root.get("id")).and_then(|node| node.text()) == Some(id.as_str())
+}
+
+pub(crate) fn listing(files: &Files) -> Result<Option<Listing>, Failure> {
     files.directory(DECLARATIONS, &["yaml", "yml"], Limits::DECLARATION.bytes_max)
 }
 
@@ -196,6 +214,7 @@ pub(crate) fn declarations(places: &Places) -> Result<Vec<Named>, Failure> {
 /// Finds prompts, and keeps what is wrong with the files of those that cannot be read.
 struct Prompts<'a> {
     files: &'a Files,
+    staged: Option<&'a Staged>,
     problems: RefCell<Result<Vec<Problem>, Failure>>,
 }
 
@@ -205,6 +224,9 @@ impl Prompts<'_> {
         let below = Path::new(path);
         if !below.components().all(|component| matches!(component, Component::Normal(_))) {
             return None;
+        }
+        if let Some(staged) = self.staged.and_then(|staged| staged.prompts.get(path)) {
+            return Some(staged.clone());
         }
         let mut problems = self.problems.borrow_mut();
         match self.files.read(below, path, PROMPT_BYTES_MAX) {

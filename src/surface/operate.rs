@@ -151,7 +151,7 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
         Operate::Retract { judgment, reason } => {
             crate::judge::retract(reader, judgment, reason.clone(), operation.clone())
         }
-        Operate::TrainingExport { .. } => {
+        Operate::TrainingExport { .. } | Operate::PrivateTrainingExport { .. } => {
             Err(Failure::new(Exit::Bug, "operate.training-export", "an export is no decision"))
         }
         Operate::Reconcile { delivery, decision } => settle_delivery(reader, delivery, *decision, operation),
@@ -161,6 +161,8 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
         }
         Operate::Copy { .. } => Err(Failure::new(Exit::Bug, "operate.copy", "a copy is no decision")),
         Operate::Restart { .. }
+        | Operate::Activate(_)
+        | Operate::RegisterMenu { .. }
         | Operate::Reload
         | Operate::LookAt { .. }
         | Operate::AcceptRemovals { .. }

@@ -1,8 +1,9 @@
 //! The data set of judged outputs: gathered from the log, written into files that only their owner may read.
 
+mod place;
+pub mod private;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -14,11 +15,9 @@ use thoughtstream_domain::judgment::{Given, Judged, active};
 use thoughtstream_domain::payload::judgment::Opinion;
 use thoughtstream_domain::payload::trace::{RunTraced, Step};
 use thoughtstream_domain::privacy::Privacy;
-use thoughtstream_domain::training::{Dataset, Excluded, Facts, Gate, Lineage, example};
-use thoughtstream_effects::atomic;
+use thoughtstream_domain::training::{Dataset, Example, Excluded, Facts, Gate, Lineage, example};
 use thoughtstream_store::Reader;
 
-use crate::apart::check_copy;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::places::Places;
@@ -26,9 +25,6 @@ use crate::places::Places;
 /// More events behind one output than any context holds; one with more is not exported, for nobody has looked
 /// at all of them.
 const ANCESTORS_MAX: usize = 100_000;
-
-/// Only the owner reads what leaves the log.
-const OWNER_ONLY: u32 = 0o600;
 
 /// Is what was exported, and what was not and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +40,8 @@ pub struct TrainingExported {
     pub kinds: BTreeMap<String, u64>,
     /// The hash of the data set's bytes.
     pub dataset_sha256: Sha256Hash,
+    /// How many examples tell no steps because the log has no trace of a run.
+    pub without_trace: u64,
     /// The judgments that stay in the log, each with its reason.
     pub excluded: Vec<ExcludedJudgment>,
 }
@@ -69,55 +67,23 @@ pub fn export(
     path: &Path,
     include_private: bool,
 ) -> Result<TrainingExported, Failure> {
-    check_place(path, places)?;
+    let place = place::check(path, places)?;
     let gate = if include_private { Gate::AuthorizedPrivate } else { Gate::PublicOnly };
-    let (dataset, excluded) = gather(reader, gate)?;
-    if dataset.manifest.count == 0 {
+    let (examples, excluded) = gather(reader, gate)?;
+    if examples.is_empty() {
         return Err(nothing(&excluded));
     }
-    let manifest = manifest_path(path);
-    let text = serde_json::to_string_pretty(&dataset.manifest).map_err(|error| {
-        Failure::new(Exit::Bug, "training.encode", "a manifest cannot be written").because(&error)
-    })?;
-    let written = |error| Failure::of(Exit::CouldNotLook, "training.write", &error);
-    atomic::create(path, &dataset.bytes, OWNER_ONLY).map_err(written)?;
-    if let Err(error) = atomic::create(&manifest, (text + "\n").as_bytes(), OWNER_ONLY) {
-        // Without its manifest nobody can say what it is.
-        atomic::remove(path).ok();
-        return Err(written(error));
-    }
+    let dataset = Dataset::of(&examples);
+    place.write(&dataset)?;
     Ok(TrainingExported {
         path: path.to_owned(),
-        manifest,
+        manifest: place.manifest().to_owned(),
         count: dataset.manifest.count,
         kinds: dataset.manifest.kinds,
         dataset_sha256: dataset.manifest.dataset_sha256,
+        without_trace: examples.iter().filter(|example| example.lacks_trace()).count() as u64,
         excluded,
     })
-}
-
-/// Returns where the manifest of a data set lies: beside it.
-fn manifest_path(path: &Path) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push(".manifest.json");
-    PathBuf::from(name)
-}
-
-/// Refuses a place that others may look into, or that is no place for a file.
-fn check_place(path: &Path, places: &Places) -> Result<(), Failure> {
-    check_copy(path, places)?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let metadata = parent.metadata().map_err(|error| {
-        let what = format!("cannot look at `{}`", parent.display());
-        Failure::new(Exit::CouldNotLook, "training.directory", what).because(&error)
-    })?;
-    if metadata.mode() & 0o077 != 0 {
-        let what = format!("`{}` is open to others (mode {:03o})", parent.display(), metadata.mode() & 0o777);
-        return Err(Failure::new(Exit::Refused, "training.directory-open", what).with_hint(
-            "name a file in a directory of mode 700: what leaves the log is yours alone at first",
-        ));
-    }
-    Ok(())
 }
 
 fn nothing(excluded: &[ExcludedJudgment]) -> Failure {
@@ -141,7 +107,7 @@ fn nothing(excluded: &[ExcludedJudgment]) -> Failure {
 }
 
 /// Gathers the examples in the order of their judgments.
-fn gather(reader: &Reader, gate: Gate) -> Result<(Dataset, Vec<ExcludedJudgment>), Failure> {
+fn gather(reader: &Reader, gate: Gate) -> Result<(Vec<Example>, Vec<ExcludedJudgment>), Failure> {
     let (mut examples, mut excluded) = (Vec::new(), Vec::new());
     for given in reader.judgments()? {
         let judgment = given.event.id;
@@ -150,18 +116,11 @@ fn gather(reader: &Reader, gate: Gate) -> Result<(Dataset, Vec<ExcludedJudgment>
             Err(reason) => excluded.push(ExcludedJudgment { judgment, reason }),
         }
     }
-    Ok((Dataset::of(&examples), excluded))
+    Ok((examples, excluded))
 }
 
 fn facts(reader: &Reader, given: Given) -> Result<Facts, Failure> {
     let output = reader.event(&given.output)?;
-    let holds = match &output {
-        Some(output) => {
-            let siblings = reader.judgments_of(output)?;
-            active(&siblings).iter().any(|active| active.event.id == given.event.id)
-        }
-        None => false,
-    };
     let other = match &given.opinion {
         Opinion::Prefer { over_output, .. } => reader.event(over_output)?,
         Opinion::Accept | Opinion::Reject | Opinion::Correct { .. } => None,
@@ -173,13 +132,20 @@ fn facts(reader: &Reader, given: Given) -> Result<Facts, Failure> {
     let (delivery, feedback) =
         (named(newer.and_then(|n| n.delivery))?, named(newer.and_then(|n| n.feedback))?);
     Ok(Facts {
-        active: holds || (output.is_none() && !given.retracted),
+        active: holds(reader, &given, output.as_ref())?,
         primary: output.as_ref().map(|output| lineage(reader, output)).transpose()?.flatten(),
         compared: other.as_ref().map(|other| lineage(reader, other)).transpose()?.flatten(),
         delivery,
         feedback,
         given,
     })
+}
+
+/// Says whether a judgment holds. Of an output that is gone nothing else is known than that it was not taken back.
+fn holds(reader: &Reader, given: &Given, output: Option<&Event>) -> Result<bool, Failure> {
+    let Some(output) = output else { return Ok(!given.retracted) };
+    let siblings = reader.judgments_of(output)?;
+    Ok(active(&siblings).iter().any(|active| active.event.id == given.event.id))
 }
 
 /// Returns an output with what lies behind it; nothing if it cannot be read as one.
@@ -193,10 +159,9 @@ fn lineage(reader: &Reader, output: &Event) -> Result<Option<Lineage>, Failure> 
         same.then(|| serde_json::from_str::<Value>(&registered.canonical).ok()).flatten()
     });
     let trace = reader.event(&RunTraced::id_of(&judged.stamp))?;
-    let trace: Vec<Step> = trace
+    let trace: Option<Vec<Step>> = trace
         .and_then(|event| event.payload_as::<RunTraced>().ok())
-        .map(|traced| traced.chunks.iter().map(|chunk| chunk.step).collect())
-        .unwrap_or_default();
+        .map(|traced| traced.chunks.iter().map(|chunk| chunk.step).collect());
     let declaration = declaration.unwrap_or(Value::Null);
     Ok(Some(Lineage { judged, triggers, ancestry, trace, declaration }))
 }

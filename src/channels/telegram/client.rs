@@ -12,6 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use thoughtstream_domain::activation::MenuEntry;
+use thoughtstream_domain::content::Content;
 use thoughtstream_domain::payload::telegram::{ChatId, MessageId};
 use thoughtstream_domain::time::Timestamp;
 
@@ -166,6 +168,46 @@ impl std::fmt::Debug for Updates {
     }
 }
 
+/// Is where Telegram tells of updates: an address with TLS, or one on this machine where Telegram is played.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookUrl(String);
+
+impl WebhookUrl {
+    /// Checks an address.
+    ///
+    /// # Errors
+    /// [`BaseError`] naming the rule.
+    pub fn parse(text: &str) -> Result<Self, BaseError> {
+        ApiBase::parse(text)?;
+        Ok(Self(text.to_owned()))
+    }
+
+    /// Returns the address.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Is what Telegram says of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookInfo {
+    /// Where updates are told; empty if nowhere. It may be another program's, and is not shown.
+    pub url: Content<String>,
+    /// How many updates wait.
+    pub waiting: u64,
+    /// When telling last failed.
+    pub last_error: Option<Timestamp>,
+}
+
+impl WebhookInfo {
+    /// Says whether updates are told there.
+    #[must_use]
+    pub fn is_at(&self, url: &WebhookUrl) -> bool {
+        *self.url.reveal() == url.0
+    }
+}
+
 /// Asks one bot's API.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -274,6 +316,72 @@ impl Client {
             Err(Bounded::TooLarge) => Ok(None),
             Err(Bounded::Lost(error)) => Err(error),
         }
+    }
+
+    /// Asks who the bot is; answers its user name.
+    ///
+    /// # Errors
+    /// [`CallError`]; asking may always be repeated.
+    pub async fn me(&self) -> Result<Option<String>, CallError> {
+        #[derive(Deserialize)]
+        struct Me {
+            username: Option<String>,
+        }
+        let me: Me = self.call("getMe", &serde_json::json!({}), Duration::ZERO, ANSWER_BYTES_MAX).await?;
+        Ok(me.username)
+    }
+
+    /// Says where updates are to be told, and by which secret Telegram shows itself. What waits is kept.
+    ///
+    /// # Errors
+    /// [`CallError`]; saying it again changes nothing.
+    pub async fn set_webhook(&self, url: &WebhookUrl, secret: &SecretString) -> Result<(), CallError> {
+        let body = serde_json::json!({
+            "url": url.as_str(), "secret_token": secret.expose_secret(), "allowed_updates": ALLOWED_UPDATES,
+            "drop_pending_updates": false,
+        });
+        let _: bool = self.call("setWebhook", &body, Duration::ZERO, ANSWER_BYTES_MAX).await?;
+        Ok(())
+    }
+
+    /// Asks where updates are told.
+    ///
+    /// # Errors
+    /// [`CallError`]; asking may always be repeated.
+    pub async fn webhook(&self) -> Result<WebhookInfo, CallError> {
+        #[derive(Deserialize)]
+        struct Info {
+            url: String,
+            #[serde(default)]
+            pending_update_count: u64,
+            last_error_date: Option<i64>,
+        }
+        let info: Info =
+            self.call("getWebhookInfo", &serde_json::json!({}), Duration::ZERO, ANSWER_BYTES_MAX).await?;
+        let last_error = info.last_error_date.and_then(|seconds| seconds.checked_mul(1000));
+        Ok(WebhookInfo {
+            url: Content::new(info.url),
+            waiting: info.pending_update_count,
+            last_error: last_error.map(Timestamp::from_millis),
+        })
+    }
+
+    /// Sets the menu of commands.
+    ///
+    /// # Errors
+    /// [`CallError`]; setting it again changes nothing.
+    pub async fn set_menu(&self, menu: &[MenuEntry]) -> Result<(), CallError> {
+        let body = serde_json::json!({ "commands": menu });
+        let _: bool = self.call("setMyCommands", &body, Duration::ZERO, ANSWER_BYTES_MAX).await?;
+        Ok(())
+    }
+
+    /// Asks for the menu of commands.
+    ///
+    /// # Errors
+    /// [`CallError`]; asking may always be repeated.
+    pub async fn menu(&self) -> Result<Vec<MenuEntry>, CallError> {
+        self.call("getMyCommands", &serde_json::json!({}), Duration::ZERO, ANSWER_BYTES_MAX).await
     }
 
     async fn call<T: DeserializeOwned>(

@@ -29,7 +29,7 @@ fn lineage(text: &str, attempt: u32, privacy: Privacy) -> Lineage {
         judged,
         triggers: vec![trigger(privacy)],
         ancestry: privacy,
-        trace: vec![Step::CellStarted, Step::Requested, Step::Answered, Step::Accepted],
+        trace: Some(vec![Step::CellStarted, Step::Requested, Step::Answered, Step::Accepted]),
         declaration: json!({
             "id": "garden", "prompt": SECRET,
             "context": { "maxEvents": 8, "maxChars": 24000, "documents": [SECRET], "historyAgentIds": [SECRET] },

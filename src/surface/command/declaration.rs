@@ -17,7 +17,7 @@ use super::asking::{self, Gather, read};
 use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::load::{LoadFailure, Loaded, declarations, load};
+use crate::load::{LoadFailure, Loaded, declarations, declares, load};
 use crate::out::Out;
 use crate::render::{Rows, count, line};
 use crate::session::Session;
@@ -256,14 +256,7 @@ fn raise(id: &ConsumerId, session: &Session, out: &mut Out) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-fn declares(bytes: &[u8], id: &ConsumerId) -> bool {
-    let reading =
-        thoughtstream_domain::yaml::read("", bytes, thoughtstream_domain::yaml::Limits::DECLARATION);
-    let root = reading.root.as_ref();
-    root.and_then(|root| root.get("id")).and_then(|node| node.text()) == Some(id.as_str())
-}
-
-fn mode(path: &Path) -> u32 {
+pub(crate) fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata().map_or(0o644, |metadata| metadata.permissions().mode() & 0o777)
 }

@@ -8,7 +8,7 @@ use super::verify::Reported;
 use crate::ask::Ask;
 use crate::doctor::{
     Check, Diagnosis, by_inbox, by_report, by_status, configuration, data_directory, disk_room, providers,
-    sandbox, unseen,
+    sandbox, telegram, unseen,
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -32,6 +32,7 @@ pub struct DoctorArgs {
 pub fn run(args: &DoctorArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let mut checks = vec![configuration(&session.places), data_directory(&session.places)];
     checks.extend(providers(&session.places));
+    checks.extend(telegram(&session.places));
     // Without the directory nothing below it can be looked at, and nothing is made by looking.
     if checks.iter().all(|check| check.id != "data-directory" || check.status == crate::doctor::Health::Ok) {
         checks.push(disk_room(&session.places));

@@ -56,7 +56,7 @@ pub fn run(args: &TrainingArgs, session: &Session, out: &mut Out) -> Result<Exit
 }
 
 /// Refuses what is no file: nothing of a data set goes to a terminal or through a pipe.
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     if path == Path::new("-") || path.starts_with("/dev") || path.starts_with("/proc") {
         let what = format!("`{}` is no file to keep a data set in", path.display());
         return Err(Failure::new(Exit::Usage, "training.path", what)
@@ -77,6 +77,12 @@ fn render(exported: &TrainingExported) -> String {
         line(&exported.manifest.display().to_string()),
         exported.dataset_sha256
     );
+    if exported.without_trace > 0 {
+        text += &format!(
+            "{} without a trace of the run, and said to be\n",
+            count(exported.without_trace, "example")
+        );
+    }
     let mut reasons: BTreeMap<Excluded, u64> = BTreeMap::new();
     for judgment in &exported.excluded {
         *reasons.entry(judgment.reason).or_default() += 1;

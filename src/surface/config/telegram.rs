@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use thoughtstream_channels::telegram::client::ApiBase;
+use thoughtstream_channels::telegram::client::{ApiBase, WebhookUrl};
 use thoughtstream_channels::telegram::images::IMAGE_BYTES_MAX;
 use thoughtstream_channels::telegram::normalise::Rules;
 use thoughtstream_domain::dispatch::{NotificationRoute, Origin, Routes, Velocity};
@@ -48,8 +48,8 @@ pub struct Bot {
     pub credential: CredentialName,
     /// The environment variable that may hold it.
     pub credential_variable: Option<String>,
-    /// Where it is told of updates, and the name of the secret that shows who tells; it asks if absent.
-    pub webhook: Option<(SocketAddr, CredentialName)>,
+    /// Where it is told of updates; it asks if absent.
+    pub webhook: Option<Webhook>,
     /// Who is listened to.
     pub rules: Rules,
     /// The class of its events.
@@ -60,6 +60,17 @@ pub struct Bot {
     pub routes: Routes,
     /// How fast.
     pub velocity: Velocity,
+}
+
+/// Says where a bot is told of updates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The name of the secret that shows who tells.
+    pub secret: CredentialName,
+    /// Where Telegram is asked to tell; if absent, a person sees to that.
+    pub url: Option<WebhookUrl>,
 }
 
 impl Bot {
@@ -171,9 +182,22 @@ const IDS: Shape = Shape::List { of: &Shape::Text(&ID), min: 1, max: IDS_MAX };
 const MODES: [Choice; 2] =
     [Choice::new("poll", "the bot asks for updates"), Choice::new("webhook", "a proxy tells it of updates")];
 
-const WEBHOOK: [Key; 2] = [
+const WEBHOOK_URL: Form = Form {
+    name: "the address that Telegram is to tell: https, or http on this machine",
+    example: "https://bot.example.org/garden",
+    units_max: 512,
+    accepts: |text| WebhookUrl::parse(text).is_ok(),
+    pattern: Some("^https?://"),
+};
+
+const WEBHOOK: [Key; 3] = [
     Key::required("listen", "where the proxy with TLS finds it, on loopback", Shape::Text(&LISTEN)),
     Key::required("secret", "the name of the credential that Telegram sends along", Shape::Text(&CREDENTIAL)),
+    Key::optional(
+        "url",
+        "the proxy's address: Telegram is asked to tell it; if absent, you see to that yourself",
+        Shape::Text(&WEBHOOK_URL),
+    ),
 ];
 
 const FROM: [Key; 2] = [
@@ -290,16 +314,13 @@ fn bot(item: &Node, source: &Source, problems: &mut Vec<Problem>) -> Option<Bot>
 }
 
 /// Reads where a bot is told of updates; a webhook without its secret is refused, and a secret without one too.
-fn webhook(
-    item: &Node,
-    source: &Source,
-    problems: &mut Vec<Problem>,
-) -> Option<(SocketAddr, CredentialName)> {
+fn webhook(item: &Node, source: &Source, problems: &mut Vec<Problem>) -> Option<Webhook> {
     let told = text(item, "mode") == Some("webhook");
     match (told, item.get("webhook")) {
         (true, Some(webhook)) => {
             let listen = text(webhook, "listen")?.parse().ok()?;
-            Some((listen, CredentialName::parse(text(webhook, "secret")?)?))
+            let url = text(webhook, "url").and_then(|text| WebhookUrl::parse(text).ok());
+            Some(Webhook { listen, secret: CredentialName::parse(text(webhook, "secret")?)?, url })
         }
         (true, None) => {
             let span = item.get("mode").map_or(item.span, |node| node.span);
@@ -358,7 +379,7 @@ mod tests {
     api: http://127.0.0.1:8081
     credential: telegram-garden
     mode: webhook
-    webhook: { listen: \"127.0.0.1:8443\", secret: garden-webhook }
+    webhook: { listen: \"127.0.0.1:8443\", secret: garden-webhook, url: \"https://bot.example.org/garden\" }
     chats: [\"9007199254740993\", \"-100123\"]
     senders: [\"9007199254740993\"]
     maxImageBytes: 1000
@@ -376,7 +397,7 @@ mod tests {
         let config = parse("config.yaml", WHOLE.as_bytes(), None).unwrap();
         let bot = &config.bots[0];
         assert_eq!((bot.source.as_str(), bot.privacy), ("telegram:garden", Privacy::Sensitive));
-        assert_eq!(bot.webhook.as_ref().unwrap().1.as_str(), "garden-webhook");
+        assert_eq!(bot.webhook.as_ref().unwrap().secret.as_str(), "garden-webhook");
         assert_eq!(bot.rules.senders, [SenderId::new(9_007_199_254_740_993)].into());
         assert_eq!(bot.velocity, Velocity { messages: 3, per_ms: 10_000 });
         let route = bot.routes.notification.as_ref().unwrap();

@@ -2,13 +2,16 @@
 
 mod postponed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use thoughtstream_actors::service::last_activation;
 use thoughtstream_channels::filesystem::producer::is_about_skips;
-use thoughtstream_domain::id::{EventId, SourceId};
+use thoughtstream_domain::activation::Activation;
+use thoughtstream_domain::id::{ConsumerId, EventId, SourceId};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState, RunState};
 use thoughtstream_domain::payload::TypedPayload;
+use thoughtstream_domain::payload::activation::Step;
 use thoughtstream_domain::payload::system::Incident;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
@@ -50,6 +53,8 @@ pub enum Kind {
     Proposal,
     /// A repair run proposed what could stand in place of a refused output.
     RepairProposal,
+    /// A consumer is on its way to another version, and its bot is held back.
+    ActivationOpen,
 }
 
 impl Kind {
@@ -69,6 +74,7 @@ impl Kind {
             Self::DeliveryUnconfirmed => "delivery-unconfirmed",
             Self::Proposal => "proposal",
             Self::RepairProposal => "repair-proposal",
+            Self::ActivationOpen => "activation-open",
         }
     }
 }
@@ -112,6 +118,7 @@ pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     let mut found = Vec::new();
     service(look, &mut found);
     controls(look.reader, &mut found)?;
+    activations(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;
     incidents(look.reader, &mut found)?;
     super::deliveries::waiting(look.reader, &mut found)?;
@@ -188,6 +195,25 @@ fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 hidden_until: None,
             });
         }
+    }
+    Ok(())
+}
+
+/// Adds activations that are not over: each holds a bot back.
+fn activations(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    let registered = reader.registered_all()?;
+    let consumers: BTreeSet<ConsumerId> = registered.into_iter().map(|row| row.consumer.id).collect();
+    for consumer in consumers {
+        let Some(open) = last_activation(reader, &consumer)?.filter(Activation::is_open) else { continue };
+        let next = open.next().map_or("nothing", Step::as_str);
+        found.push(Waiting {
+            kind: Kind::ActivationOpen,
+            id: open.begun.to.to_string(),
+            since: reader.event(&open.id)?.map(|event| event.recorded_at),
+            why: format!("{} is held back; next step {next}", open.begun.source),
+            hidden_until: None,
+            command: format!("thought activate {consumer} --from DIR --confirm {}", open.begun.plan),
+        });
     }
     Ok(())
 }

@@ -4,11 +4,13 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use thoughtstream_domain::activation;
 use thoughtstream_domain::commit::Registered;
 use thoughtstream_domain::declaration::{Declaration, VersionChange};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerKey, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
+use thoughtstream_domain::payload::activation::Step;
 use thoughtstream_domain::subscription::{Replay, Subscription};
 use thoughtstream_store::PAGE_ROWS_MAX;
 use thoughtstream_store::verify::{Head, Options, Report, verify as check};
@@ -54,6 +56,8 @@ struct Duty {
     /// The last position before it was registered.
     position: u64,
     before: Option<Before>,
+    /// The source that was frozen when it was installed, and where it began there.
+    frozen: Option<(SourceId, u64)>,
 }
 
 /// What a version took over from.
@@ -93,7 +97,15 @@ impl<'a> Duties<'a> {
             None => None,
             Some(before) => Some(self.before(before)?),
         };
-        Some(Duty { declaration, position: registered.position, before })
+        let frozen = self.frozen(key)?;
+        Some(Duty { declaration, position: registered.position, before, frozen })
+    }
+
+    /// Returns where an activation made a version begin.
+    fn frozen(&self, key: &ConsumerKey) -> Option<Option<(SourceId, u64)>> {
+        let all = activation::all(&key.id, |id| self.look.reader.event(id)).ok()?;
+        let ours = all.into_iter().rev().find(|found| found.begun.to == *key && found.has(Step::Installed));
+        Some(ours.and_then(|found| found.frozen_head().map(|head| (found.begun.source, head))))
     }
 
     fn before(&self, registered: &Registered) -> Option<Before> {
@@ -122,6 +134,9 @@ impl Duty {
     /// Says whether an event lies behind where the version began.
     fn begun(&self, event: &Event) -> bool {
         let source = &event.source;
+        if let Some((_, head)) = self.frozen.as_ref().filter(|(frozen, _)| frozen == source) {
+            return event.sequence > *head;
+        }
         let replayed = |sources: &BTreeSet<SourceId>| sources.contains(source);
         if let Some(before) = &self.before {
             let goes_on = before.subscription.includes(source);
