@@ -5,8 +5,7 @@
 //! [`crate::proposal::history`]; here is when there is one.
 
 use crate::event::Event;
-use crate::payload::TypedPayload;
-use crate::payload::proposal::{CorrectionProposed, FocusProposed, MemoryChangeProposed, Proposed, Proposer};
+use crate::payload::proposal::{Proposed, Proposer};
 use crate::privacy::Privacy;
 use crate::proposal::history::PastCall;
 
@@ -25,7 +24,7 @@ pub fn history(reply: &AssistantTurn) -> Option<Vec<PastCall>> {
 }
 
 fn shown(reply: &AssistantTurn, event: &Event) -> Option<PastCall> {
-    let proposed = read(event)?;
+    let proposed = Proposed::read(event).ok()?;
     let Proposer { run, output, agent, snapshot, .. } = proposed.proposer();
     let completion = &reply.completion;
     let is_of_run = (*run, *output) == (completion.run, reply.id)
@@ -33,17 +32,4 @@ fn shown(reply: &AssistantTurn, event: &Event) -> Option<PastCall> {
         && event.parents == [proposed.parent()]
         && event.privacy == Privacy::Sensitive;
     is_of_run.then(|| PastCall::of(event.id, &proposed))
-}
-
-/// Reads a proposal of any kind.
-fn read(event: &Event) -> Option<Proposed> {
-    if event.kind == MemoryChangeProposed::kind() {
-        event.payload_as().ok().map(Proposed::Memory)
-    } else if event.kind == CorrectionProposed::kind() {
-        event.payload_as().ok().map(Proposed::Correction)
-    } else if event.kind == FocusProposed::kind() {
-        event.payload_as().ok().map(Proposed::Focus)
-    } else {
-        None
-    }
 }

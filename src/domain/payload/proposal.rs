@@ -271,12 +271,18 @@ impl Proposed {
     /// # Errors
     /// [`PayloadError`] if it is of another type, redacted or damaged.
     pub fn read(event: &Event) -> Result<Self, PayloadError> {
-        match Kind::ALL.into_iter().find(|kind| event.kind == Self::type_of(*kind)) {
+        match Self::kind_of(&event.kind) {
             Some(Kind::MemoryChange) => event.payload_as().map(Self::Memory),
             Some(Kind::SelfCorrection) => event.payload_as().map(Self::Correction),
             Some(Kind::FocusDeclaration) => event.payload_as().map(Self::Focus),
             None => Err(PayloadError::OtherType { found: event.kind.clone() }),
         }
+    }
+
+    /// Returns what an event of this type proposes, if it is a proposal.
+    #[must_use]
+    pub fn kind_of(found: &TypeRef) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| Self::type_of(*kind) == *found)
     }
 
     /// Returns the event type of a kind.

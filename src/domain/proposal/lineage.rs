@@ -15,7 +15,7 @@ use crate::judgment::Judged;
 use crate::lifecycle::Run;
 use crate::packet::Packet;
 use crate::payload::TypedPayload;
-use crate::payload::proposal::{CorrectionProposed, FocusProposed, MemoryChangeProposed, Proposer};
+use crate::payload::proposal::{CorrectionProposed, FocusProposed, MemoryChangeProposed, Proposed, Proposer};
 
 use super::Kind;
 
@@ -337,16 +337,7 @@ impl AnyProven {
 /// Returns the kind of proposal that an event of this type is.
 #[must_use]
 pub fn kind_of(event: &Event) -> Option<Kind> {
-    let is = |kind: crate::id::TypeRef| event.kind == kind;
-    if is(MemoryChangeProposed::kind()) {
-        Some(Kind::MemoryChange)
-    } else if is(CorrectionProposed::kind()) {
-        Some(Kind::SelfCorrection)
-    } else if is(FocusProposed::kind()) {
-        Some(Kind::FocusDeclaration)
-    } else {
-        None
-    }
+    Proposed::kind_of(&event.kind)
 }
 
 /// Replays the lineage of a proposal of any kind.
