@@ -209,7 +209,8 @@ fn without(text: &str, gone: &[Range<usize>]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
     for span in gone {
-        out.push_str(&text[from..span.start]);
+        // Two mentions may share the mark between them, which went with the first.
+        out.push_str(&text[from..span.start.max(from)]);
         let next = text[span.end..].chars().next();
         if next.is_none_or(|next| next.is_whitespace() || matches!(next, ',' | '.' | ';' | ':' | '!' | '?')) {
             out.truncate(out.trim_end_matches(' ').len());

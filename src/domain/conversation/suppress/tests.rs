@@ -119,6 +119,15 @@ fn marks_and_white_space_around_what_goes_are_not_left_doubled() {
 }
 
 #[test]
+fn two_mentions_may_share_the_mark_between_them() {
+    let turns = [turn(1, "Slow. The train leaves.", Some("The train leaves.")), turn(2, "Slow.", None)];
+    let long = "They wrote it as one two three \"slow\"slow\" four five six.";
+    assert_eq!(shown(&turns, long), "They wrote it as one two three four five six.");
+    let comma = "They wrote it as one two three \"slow\"slow\", four five six.";
+    assert_eq!(shown(&turns, comma), "They wrote it as one two three, four five six.");
+}
+
+#[test]
 fn the_account_names_judgments_and_hashes_and_no_words() {
     let turns = [
         turn(1, "Slow. Four.", Some("Four.")),
