@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_store::{Options, Store};
+use thoughtstream_testkit::proposals::{ADDED, INSTEAD, SENT, Setting, tell};
 
-use crate::cli_world::Answer;
+use crate::cli_world::{Answer, World};
 use crate::talk::Talk;
 
 const ACKNOWLEDGED: &str = "--acknowledge-sensitive-private-training";
@@ -148,4 +150,48 @@ fn a_place_that_is_not_the_owners_alone_is_refused() {
         export(&talk, Path::new(nowhere), &[]).expect(2);
     }
     assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn proposals_are_in_no_data_set_and_an_accepted_correction_is_in_the_private_one_alone() {
+    let world = World::with_config();
+    world.append("first", "a note").expect(0);
+    let mut store = Store::open(&world.data, Options::default()).unwrap();
+    let story = tell(&mut store, &Setting::default());
+    store.writer.close().unwrap();
+    let mine = world.base().join("mine");
+    std::fs::create_dir(&mine).unwrap();
+    set_mode(&mine, 0o700);
+    let private = |name: &str| {
+        let file = mine.join(name);
+        world.thought(&["private-training-export", "--output", file.to_str().unwrap(), ACKNOWLEDGED])
+    };
+    let public = |name: &str| {
+        let file = mine.join(name);
+        world.thought(&["training-export", "--include-private", "--output", file.to_str().unwrap()])
+    };
+    // An agent has proposed one thing of each kind, and nobody has judged anything.
+    assert!(private("a.jsonl").expect(1).stderr.contains("0 judgments left out"));
+    assert!(public("a.jsonl").expect(1).stderr.contains("nothing was judged yet"));
+    // An accepted memory is no judgment of anything either.
+    world.thought(&["proposal-decision", &story.memory.id.to_string(), "accept"]).expect(0);
+    private("a.jsonl").expect(1);
+    world.thought(&["proposal-decision", &story.correction.id.to_string(), "accept"]).expect(0);
+    private("a.jsonl").expect(0);
+    let text = std::fs::read_to_string(mine.join("a.jsonl")).unwrap();
+    let example: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&example["chosen"]["summary"], &example["rejected"]["summary"]),
+        (&json!(INSTEAD), &json!(SENT))
+    );
+    assert_eq!(example["privateProvenance"]["delivery"], json!(story.receipt.id));
+    assert!(!text.contains(ADDED) && !text.contains(&story.memory.id.to_string()));
+    assert!(public("b.jsonl").expect(1).stderr.contains("not marked as free to leave"));
+    assert!(!mine.join("b.jsonl").exists());
+    // What the proposal said was erased: the decision is about nothing that can be proven any more.
+    world.thought(&["event", "redact", &story.correction.id.to_string(), "--reason", "mine"]).expect(0);
+    let file = mine.join("c.jsonl");
+    let explained =
+        ["private-training-export", "--explain", "--output", file.to_str().unwrap(), ACKNOWLEDGED];
+    assert!(world.thought(&explained).expect(1).stdout.contains("feedback inconsistent"));
 }
