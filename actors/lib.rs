@@ -12,6 +12,7 @@ pub mod feedback;
 pub mod hub;
 pub mod killpoint;
 pub mod log;
+pub mod materializer;
 pub mod panics;
 pub mod producer;
 pub mod recovery;

@@ -19,7 +19,7 @@ use thoughtstream_channels::filesystem::watch::WatchSettings;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_store::Reader;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
@@ -76,6 +76,8 @@ pub struct Producer;
 pub enum ProducerMessage {
     /// Look now.
     Look,
+    /// Look now, and say when a look that began after this is through: whether everything that it saw is in the log.
+    LookFor(oneshot::Sender<bool>),
     /// A person says that the removals that wait are meant.
     AcknowledgeRemovals,
     /// The looking task ended; it never does by itself.
@@ -110,12 +112,18 @@ pub struct ProducerArgs {
 pub(crate) struct Nudges {
     pub(crate) look: Notify,
     acknowledged: AtomicBool,
+    asked: Mutex<Vec<oneshot::Sender<bool>>>,
 }
 
 impl Nudges {
     /// Takes a person's word that the removals that wait are meant.
     pub(crate) fn take_acknowledgement(&self) -> bool {
         self.acknowledged.swap(false, Ordering::SeqCst)
+    }
+
+    /// Takes those who wait for a look that begins now.
+    pub(crate) fn take_asked(&self) -> Vec<oneshot::Sender<bool>> {
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -163,6 +171,10 @@ impl Actor for Producer {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ProducerMessage::Look => state.nudges.look.notify_one(),
+            ProducerMessage::LookFor(asker) => {
+                state.nudges.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asker);
+                state.nudges.look.notify_one();
+            }
             ProducerMessage::AcknowledgeRemovals => {
                 state.nudges.acknowledged.store(true, Ordering::SeqCst);
                 state.nudges.look.notify_one();

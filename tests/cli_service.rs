@@ -115,6 +115,7 @@ fn the_tree_has_the_same_actors_in_the_same_order_whether_the_service_is_up_or_d
         document-tasks consumer running
       producers supervisor running
         filesystem:notes producer running
+      materializer materializer running
       doors doorkeeper running
     ");
     assert_eq!(running.stop(), 0);
@@ -133,6 +134,7 @@ fn the_tree_has_the_same_actors_in_the_same_order_whether_the_service_is_up_or_d
         document-tasks consumer down
       producers supervisor down
         filesystem:notes producer down
+      materializer materializer down
       doors doorkeeper down
     ");
     assert_eq!(up.replace(" running", " down"), outline(&down, ""));

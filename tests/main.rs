@@ -26,6 +26,7 @@ mod cli_service;
 mod cli_telegram;
 mod cli_trouble;
 mod cli_world;
+mod materializer;
 mod proposals_decided;
 mod proposals_lineage;
 mod talk;

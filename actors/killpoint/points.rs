@@ -119,6 +119,36 @@ points! {
     ActivationStepInside = "activation.step.inside",
     /// It is recorded.
     ActivationStepAfter = "activation.step.after",
+    /// A change of the memory document is about to be recorded as begun.
+    MaterializeStartedBefore = "materialize.started.before",
+    /// The record was handed in; its answer is not known yet.
+    MaterializeStartedInside = "materialize.started.inside",
+    /// It is durable; nothing was written.
+    MaterializeStartedAfter = "materialize.started.after",
+    /// The new file is about to be written beside the document.
+    MaterializeFileBefore = "materialize.file.before",
+    /// A part of it may be there.
+    MaterializeFileInside = "materialize.file.inside",
+    /// It is there, whole and durable.
+    MaterializeFileAfter = "materialize.file.after",
+    /// The two are about to be exchanged.
+    MaterializeExchangeBefore = "materialize.exchange.before",
+    /// They are exchanged, and nobody has looked at what came out.
+    MaterializeExchangeInside = "materialize.exchange.inside",
+    /// What came out was the base, and is gone.
+    MaterializeExchangeAfter = "materialize.exchange.after",
+    /// The source is about to be asked to look.
+    MaterializeScanBefore = "materialize.scan.before",
+    /// It was asked; what it says is not known yet.
+    MaterializeScanInside = "materialize.scan.inside",
+    /// It has looked, and nobody has checked what it saw.
+    MaterializeScanAfter = "materialize.scan.after",
+    /// The receipt, or why there is none, is about to be handed in.
+    MaterializeReceiptBefore = "materialize.receipt.before",
+    /// It was handed in; its answer is not known yet.
+    MaterializeReceiptInside = "materialize.receipt.inside",
+    /// It is durable.
+    MaterializeReceiptAfter = "materialize.receipt.after",
 }
 
 impl KillPoint {
@@ -130,7 +160,7 @@ impl KillPoint {
     /// Says whether only a service that deals with others passes it: one that asks models, sends what they say, is
     /// told what a person thinks of what they propose, or to move to another version.
     pub fn needs_others(self) -> bool {
-        let families = ["broker.", "delivery.", "proposal.", "activation."];
+        let families = ["broker.", "delivery.", "proposal.", "activation.", "materialize."];
         families.iter().any(|family| self.as_str().starts_with(family))
     }
 }

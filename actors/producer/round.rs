@@ -42,7 +42,12 @@ pub(super) async fn keep_looking(args: ProducerArgs, site: KillSite, nudges: Arc
         let mut looking = Looking { args, site, producer, root: None, watch: None, looks: 0, open: 0 };
         loop {
             looking.args.status.note(Some(LOOKING));
-            let again = looking.look().await?;
+            let asked = nudges.take_asked();
+            let (again, whole) = looking.look().await?;
+            for asker in asked {
+                // One that does not wait any more is told nothing.
+                asker.send(whole).ok();
+            }
             looking.wait(&nudges, again).await;
         }
     };
@@ -78,8 +83,8 @@ struct Looking {
 }
 
 impl Looking {
-    /// Looks once, and says when to look again.
-    async fn look(&mut self) -> Result<LookAgain, Fault> {
+    /// Looks once, and says when to look again and whether everything there was to see is in the log.
+    async fn look(&mut self) -> Result<(LookAgain, bool), Fault> {
         self.looks += 1;
         let scan = self.scan().await?;
         let step = match &scan {
@@ -124,7 +129,7 @@ impl Looking {
             self.report(incident).await?;
         }
         self.tell(scan.as_ref().ok());
-        Ok(look_again)
+        Ok((look_again, scan.is_ok() && look_again != LookAgain::Soon))
     }
 
     async fn scan(&mut self) -> Result<Result<Scan, ScanError>, Fault> {

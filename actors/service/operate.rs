@@ -90,6 +90,20 @@ impl ServiceHandle {
         self.tell_producer(source, ProducerMessage::AcknowledgeRemovals)
     }
 
+    /// Asks a watched source to look, and waits until a look that began after this is through. Answers whether
+    /// everything it saw is in the log; nothing if its actor ended meanwhile, or is down.
+    ///
+    /// # Errors
+    /// [`OperateError::NotWatched`] if there is no such source.
+    pub(crate) async fn looked_at(&self, source: &str) -> Result<Option<bool>, OperateError> {
+        let (asker, answer) = tokio::sync::oneshot::channel();
+        match self.tell_producer(source, ProducerMessage::LookFor(asker)) {
+            Ok(()) => Ok(answer.await.ok()),
+            Err(OperateError::Stopping) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn tell_producer(&self, source: &str, message: ProducerMessage) -> Result<(), OperateError> {
         let producers = self.0.producers.read().unwrap_or_else(PoisonError::into_inner);
         let address = producers.get(source).ok_or(OperateError::NotWatched)?;

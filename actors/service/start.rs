@@ -17,6 +17,7 @@ use super::{Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandl
 use crate::address::Address;
 use crate::broker::Brokers;
 use crate::log::{LogError, LogHandle, LogState, LogWriter, WriterArgs};
+use crate::materializer;
 use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec, SkippedSlot};
 use crate::recovery::{RecoveryError, SERVICE_ENDED};
 use crate::scribe::{Scribe, ScribeArgs, of_service};
@@ -143,7 +144,8 @@ impl Service {
         for child in support {
             root = root.child(child);
         }
-        root = root.nested(consumers).nested(handle.producers_pool(producers));
+        let materializer = materializer::child(&handle, &producers);
+        root = root.nested(consumers).nested(handle.producers_pool(producers)).child(materializer);
         for child in extra(&handle) {
             root = root.child(child);
         }

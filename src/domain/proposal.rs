@@ -12,6 +12,7 @@ pub mod decision;
 pub mod focus;
 pub mod history;
 pub mod lineage;
+pub mod materialize;
 pub mod memory;
 pub mod project;
 pub mod reason;

@@ -273,14 +273,18 @@ impl PinnedRoot {
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses; then nothing was swapped, unless only the sync failed.
+    /// Returns an error if the kernel refuses; then nothing was swapped. What could not be made durable is swapped back.
     pub fn exchange(&self, one: &str, other: &str) -> Result<(), FileError> {
-        renameat2(&self.fd, plain(one)?, &self.fd, plain(other)?, RenameFlags::RENAME_EXCHANGE)
-            .map_err(|errno| FileError::io("exchange the files", errno))?;
-        self.sync()
+        let (one, other) = (plain(one)?, plain(other)?);
+        let swap = || renameat2(&self.fd, one, &self.fd, other, RenameFlags::RENAME_EXCHANGE);
+        swap().map_err(|errno| FileError::io("exchange the files", errno))?;
+        self.sync().inspect_err(|_| {
+            // Best effort: a disk that fails twice is told of once.
+            swap().ok();
+        })
     }
 
-    /// Makes sure that a file is for its owner alone.
+    /// Makes sure that a file is for its owner alone, and that it and its name are durable.
     ///
     /// # Errors
     ///
@@ -293,7 +297,8 @@ impl PinnedRoot {
             return Err(FileError::NotRegular);
         }
         fchmod(&fd, OWNER_ONLY).map_err(|errno| FileError::io("set the mode of the file", errno))?;
-        fsync(&fd).map_err(|errno| FileError::io("sync the file", errno))
+        fsync(&fd).map_err(|errno| FileError::io("sync the file", errno))?;
+        self.sync()
     }
 
     /// Removes a name durably. One that stands for nothing counts as removed.

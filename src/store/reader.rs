@@ -7,6 +7,7 @@ mod accounts;
 mod conversation;
 mod documents;
 mod judgments;
+mod materializations;
 mod packet;
 mod proposals;
 mod runs;

@@ -188,6 +188,7 @@ fn from_log(look: &Look<'_>, consumers: &[Consumer]) -> Result<Node, Failure> {
         down("cells", "cell-keeper"),
         pool,
         producers,
+        down("materializer", "materializer"),
         down("doors", "doorkeeper"),
     ];
     Ok(root)

@@ -23,6 +23,7 @@ use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::note::Note;
 use thoughtstream_domain::payload::system::Operator;
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::proposal::capability::{MEMORY_PATH, MEMORY_SOURCE};
 use thoughtstream_store::disk::Disk;
 use thoughtstream_store::{Options, PAGE_ROWS_MAX, Reader, Store, create_on};
 use tokio::task::{JoinHandle, JoinSet};
@@ -51,6 +52,8 @@ pub struct Stage {
     directory: tempfile::TempDir,
     disk: Option<Arc<dyn Disk>>,
     watches: bool,
+    /// Whether the memory document's folder is watched.
+    remembers: bool,
     /// What is declared.
     pub files: Files,
     /// How runners behave.
@@ -124,6 +127,7 @@ impl Stage {
             directory,
             disk,
             watches,
+            remembers: false,
             files: Files::of(parts),
             temper: Temper::MILD,
             points: KillPoints::for_rehearsal(),
@@ -133,6 +137,44 @@ impl Stage {
             operations: None,
             context: context.to_owned(),
             decisions: 0,
+        }
+    }
+
+    /// Watches the folder of the memory document as well, with this document in it.
+    #[must_use]
+    pub fn remembering(mut self, text: &str) -> Self {
+        std::fs::create_dir(self.context_root()).expect("a folder for the test");
+        std::fs::write(self.context_root().join(MEMORY_PATH), text).expect("a document for the test");
+        self.remembers = true;
+        self
+    }
+
+    /// Leaves the memory document's folder out of the configuration, or takes it in again, from the next start.
+    pub fn set_remembers(&mut self, remembers: bool) {
+        self.remembers = remembers;
+    }
+
+    /// Returns the folder of the memory document.
+    #[must_use]
+    pub fn context_root(&self) -> PathBuf {
+        // The way to a temporary directory may lead through a link.
+        let directory = self.directory.path().canonicalize().expect("the test's directory");
+        directory.join("context")
+    }
+
+    /// Waits until something holds of the log.
+    ///
+    /// # Panics
+    /// If it does not within the time that a stage has to come to rest.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Reader) -> bool) {
+        let begun = Instant::now();
+        let (reader, mut head) = (self.reader(), self.handle().head());
+        while !holds(&reader) {
+            if begun.elapsed() > QUIET_WITHIN {
+                self.give_up(what).await;
+            }
+            // Not every change is a commit.
+            tokio::time::timeout(LOOK_EVERY, head.changed()).await.ok();
         }
     }
 
@@ -150,7 +192,13 @@ impl Stage {
 
     fn arguments(&self) -> ServiceArgs {
         let data = self.data();
-        let producers = if self.watches { vec![producer(&self.folder(), &data)] } else { Vec::new() };
+        let mut producers = Vec::new();
+        if self.watches {
+            producers.push(producer(FOLDER, &self.folder(), &data));
+        }
+        if self.remembers {
+            producers.push(producer(MEMORY_SOURCE, &self.context_root(), &data));
+        }
         ServiceArgs {
             data,
             disk: self.disk.clone(),
@@ -496,9 +544,9 @@ pub fn note(source: &str, key: &str, text: &str, title: Option<&str>) -> Candida
     note.candidate(Envelope::new(source, key, Privacy::Private, actor))
 }
 
-fn producer(root: &Path, data: &Path) -> ProducerSpec {
+fn producer(source: &str, root: &Path, data: &Path) -> ProducerSpec {
     ProducerSpec {
-        source: SourceId::parse(FOLDER).expect("a source"),
+        source: SourceId::parse(source).expect("a source"),
         root: root.to_owned(),
         data: data.to_owned(),
         rules: ScanRules {

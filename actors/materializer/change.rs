@@ -1,0 +1,363 @@
+//! One decided memory change, from its lineage to its receipt.
+//!
+//! A change that nobody has touched and one that was interrupted anywhere take the same way: what the log and the file
+//! say is looked at, and what follows from it is done.
+
+use std::sync::Arc;
+
+use thoughtstream_channels::filesystem::change::event_ids;
+use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::payload::materialization::{MaterializationBinding, MaterializationStarted};
+use thoughtstream_domain::payload::proposal::{MemoryChangeProposed, ProposalDecision};
+use thoughtstream_domain::proposal::capability::MEMORY_SOURCE;
+use thoughtstream_domain::proposal::decision::Decided;
+use thoughtstream_domain::proposal::lineage::{LineageError, prove_memory};
+use thoughtstream_domain::proposal::materialize::{self, Planned, Recorded, Seen, Stage, Standing};
+use thoughtstream_domain::proposal::reason::ReasonCode;
+use thoughtstream_store::{Reader, RowError};
+
+use super::disk::{Names, Obstacle, Owned};
+use super::{
+    CLOSED, FILE_UNFIT, LOG_UNWRITABLE, MaterializerArgs, ROOT_UNFIT, STORE_UNREADABLE, TASK_FAILED,
+    WAITS_FOR_SCAN,
+};
+use crate::killpoint::{KillPoint, KillSite};
+use crate::log::LogError;
+use crate::supervisor::{Fault, ReasonCode as Note};
+
+/// A scan that keeps failing is no matter of moments.
+const SCANS_MAX: u32 = 3;
+
+/// Between two questions to a producer that is down or sees things in motion.
+const SCAN_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// The file changes under every look: somebody else is at work on it.
+const LOOKS_MAX: u32 = 4;
+
+/// Says how a change stands after it was taken up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It is made, and there is a receipt.
+    Made,
+    /// It is not made, and there is a record of why.
+    Failed,
+    /// What stands behind it does not hold: nothing was done, and nothing is said in the log.
+    Unproven,
+    /// It waits.
+    Waits(Note),
+}
+
+/// Is a change that is being made.
+pub(super) struct Change<'a> {
+    pub(super) args: &'a MaterializerArgs,
+    pub(super) site: &'a KillSite,
+    pub(super) owned: Arc<Owned>,
+    pub(super) binding: MaterializationBinding,
+    pub(super) decided: Decided<MemoryChangeProposed>,
+}
+
+/// Replays the lineage of the proposal that a decision is about; nothing if a link does not hold.
+pub(super) fn prove(
+    reader: &Reader,
+    decision: &Event,
+) -> Result<Option<Decided<MemoryChangeProposed>>, RowError> {
+    let Ok(payload) = decision.payload_as::<ProposalDecision>() else { return Ok(None) };
+    let proven = match prove_memory(reader, &payload.proposal) {
+        Ok(proven) => proven,
+        Err(LineageError::Unread(error)) => return Err(error),
+        Err(LineageError::Broken(broken)) => {
+            tracing::warn!(proposal = %broken.proposal, code = broken.link.code(), "materializer.unproven");
+            return Ok(None);
+        }
+    };
+    match Decided::of(proven, decision.clone()) {
+        Ok(decided) => Ok(Some(decided)),
+        Err(fault) => {
+            tracing::warn!(proposal = %payload.proposal, code = fault.code(), "materializer.unproven");
+            Ok(None)
+        }
+    }
+}
+
+impl Change<'_> {
+    /// Makes the change, or goes on making it.
+    pub(super) async fn make(&self, stage: Stage) -> Result<Ended, Fault> {
+        let recorded = self.recorded().await?;
+        let (event, started, planned) = match stage {
+            Stage::Begun(event, started) => {
+                let planned = self.planned(recorded.bytes_of(&started.base), &started.base);
+                let planned = planned.ok().filter(|planned| planned.is(&started));
+                (*event, started, planned)
+            }
+            Stage::Waiting | Stage::Done(_) | Stage::Failed { .. } => match self.begin(&recorded).await? {
+                Ok((event, started, planned)) => (event, started, Some(planned)),
+                Err(Obstacle::Wait(note)) => return Ok(Ended::Waits(note)),
+                Err(Obstacle::Fail(code)) => return self.fail(self.decided.event(), code).await,
+            },
+        };
+        match self.write(&started, planned).await? {
+            Ok(()) => {}
+            Err(Obstacle::Wait(note)) => return Ok(Ended::Waits(note)),
+            Err(Obstacle::Fail(code)) => return self.fail(&event, code).await,
+        }
+        match self.scan().await? {
+            Ok(()) => {}
+            Err(Obstacle::Wait(note)) => return Ok(Ended::Waits(note)),
+            Err(Obstacle::Fail(code)) => return self.fail(&event, code).await,
+        }
+        self.receive(&event, &started).await
+    }
+
+    async fn recorded(&self) -> Result<Recorded, Fault> {
+        let (reader, target) = (self.args.reader.clone(), self.decided.proven().payload().target.clone());
+        read(move || reader.memory_recorded(&target)).await
+    }
+
+    /// Works out what the base becomes.
+    fn planned(
+        &self,
+        base: Result<&[u8], ReasonCode>,
+        target: &thoughtstream_domain::proposal::capability::MemoryTarget,
+    ) -> Result<Planned, ReasonCode> {
+        let text = self.decided.text().ok_or(ReasonCode::ReceiptFailed)?;
+        let operation = self.decided.proven().payload().operation;
+        let bytes_max = self.args.root.as_ref().map_or(0, |root| root.bytes_max);
+        Planned::of(target, base?, operation, text, bytes_max)
+    }
+
+    /// Checks everything that must hold, and says durably what is about to be written.
+    async fn begin(
+        &self,
+        recorded: &Recorded,
+    ) -> Result<Result<(Event, MaterializationStarted, Planned), Obstacle>, Fault> {
+        let target = self.decided.proven().payload().target.clone();
+        let planned = match self.planned(recorded.base(&target), &target) {
+            Ok(planned) => planned,
+            Err(code) => return Ok(Err(Obstacle::Fail(code))),
+        };
+        if let Err(obstacle) = self.on_disk(move |owned| owned.holds(&target)).await? {
+            return Ok(Err(obstacle));
+        }
+        self.site.pass(KillPoint::MaterializeStartedBefore).await?;
+        let commit = materialize::begin(self.binding.clone(), self.decided.event(), &planned);
+        let candidate = commit.appends[0].clone();
+        let submitted = self.args.log.submit(Arc::new(commit));
+        self.site.pass(KillPoint::MaterializeStartedInside).await?;
+        let verdict = match submitted.settled().await {
+            Ok(verdict) => verdict,
+            Err(error) => return Ok(Err(Obstacle::Wait(unwritable(&error)))),
+        };
+        self.site.pass(KillPoint::MaterializeStartedAfter).await?;
+        match verdict {
+            Verdict::Committed(placed) | Verdict::AlreadyCommitted(placed) => {
+                let placed = placed.first().ok_or(Fault(CLOSED))?;
+                let event = Event::recorded(&candidate, placed);
+                let started = event.payload_as().map_err(|_| Fault(CLOSED))?;
+                Ok(Ok((event, started, planned)))
+            }
+            // The document moved on between the look and the commit.
+            Verdict::Refused(Refusal::Precondition { .. }) => Ok(Err(Obstacle::Fail(ReasonCode::StaleBase))),
+            Verdict::Refused(_) | Verdict::Conflict(_) => Err(Fault(super::REFUSED)),
+        }
+    }
+
+    /// Does what follows from what lies in the root, until the result is in its place and nothing beside it.
+    async fn write(
+        &self,
+        started: &MaterializationStarted,
+        planned: Option<Planned>,
+    ) -> Result<Result<(), Obstacle>, Fault> {
+        let names = Names::of(&started.binding);
+        for _ in 0..LOOKS_MAX {
+            let (there, about) = (names.clone(), started.clone());
+            let disk = match self.on_disk(move |owned| owned.find(&there, &about)).await? {
+                Ok(disk) => disk,
+                Err(obstacle) => return Ok(Err(undecided(obstacle))),
+            };
+            let done = match materialize::standing(started, disk) {
+                Standing::Written => {
+                    let names = names.clone();
+                    let closed = self.on_disk(move |owned| owned.clear(&names).and_then(|()| owned.close()));
+                    let closed = closed.await?.map_err(undecided);
+                    self.site.pass(KillPoint::MaterializeExchangeAfter).await?;
+                    return Ok(closed);
+                }
+                Standing::Untouched => match &planned {
+                    Some(planned) => self.exchange(&names, planned).await?,
+                    // What was announced cannot be made again: the rules are others now.
+                    None => Err(Obstacle::Fail(ReasonCode::WriteFailed)),
+                },
+                Standing::SwapBack => {
+                    let names = names.clone();
+                    let back = self.on_disk(move |owned| owned.exchange(&names)).await?;
+                    return Ok(back.map_err(undecided).and(Err(Obstacle::Fail(ReasonCode::Swapped))));
+                }
+                Standing::Foreign { code, spare } => {
+                    let names = names.clone();
+                    if spare && self.on_disk(move |owned| owned.clear(&names)).await?.is_err() {
+                        // A copy of a recorded version stays behind, under a name that is no document's.
+                        tracing::warn!(code = code.as_str(), "materializer.spare_left");
+                    }
+                    return Ok(Err(Obstacle::Fail(code)));
+                }
+            };
+            if done.is_err() {
+                return Ok(done);
+            }
+        }
+        Ok(Err(Obstacle::Fail(ReasonCode::FileChanged)))
+    }
+
+    /// Puts the new file beside the document and exchanges the two. What came out is looked at after that.
+    async fn exchange(&self, names: &Names, planned: &Planned) -> Result<Result<(), Obstacle>, Fault> {
+        self.site.pass(KillPoint::MaterializeFileBefore).await?;
+        let (there, planned) = (names.clone(), planned.clone());
+        let work = self.task(move |owned| owned.prepare(&there, planned.bytes().reveal(), planned.sha256()));
+        self.site.pass(KillPoint::MaterializeFileInside).await?;
+        if let Err(obstacle) = ended(work).await? {
+            return Ok(Err(obstacle));
+        }
+        self.site.pass(KillPoint::MaterializeFileAfter).await?;
+        self.site.pass(KillPoint::MaterializeExchangeBefore).await?;
+        let there = names.clone();
+        let exchanged = self.on_disk(move |owned| owned.exchange(&there)).await?;
+        self.site.pass(KillPoint::MaterializeExchangeInside).await?;
+        Ok(exchanged)
+    }
+
+    /// Has the one owner of the source look, until a look of its is whole.
+    async fn scan(&self) -> Result<Result<(), Obstacle>, Fault> {
+        for _ in 0..SCANS_MAX {
+            self.site.pass(KillPoint::MaterializeScanBefore).await?;
+            let looked = self.args.service.looked_at(MEMORY_SOURCE);
+            self.site.pass(KillPoint::MaterializeScanInside).await?;
+            let looked = looked.await;
+            self.site.pass(KillPoint::MaterializeScanAfter).await?;
+            match looked {
+                Ok(Some(true)) => return Ok(Ok(())),
+                Ok(Some(false)) => tokio::time::sleep(SCAN_PAUSE).await,
+                // Its actor is down; what is written stays, and is asked about again.
+                Ok(None) => return Ok(Err(Obstacle::Wait(WAITS_FOR_SCAN))),
+                Err(_) => break,
+            }
+        }
+        Ok(Err(Obstacle::Fail(ReasonCode::ScanFailed)))
+    }
+
+    /// Checks what the log holds now, and hands in the receipt or why there is none.
+    async fn receive(&self, event: &Event, started: &MaterializationStarted) -> Result<Ended, Fault> {
+        let (reader, about) = (self.args.reader.clone(), started.clone());
+        let seen = read(move || seen(&reader, &about)).await?;
+        match materialize::verified(started, &seen) {
+            Err(code) => self.fail(event, code).await,
+            Ok((result, file_event)) => {
+                let receipt = materialize::receipt((event, started), result, file_event);
+                match self.hand_in(receipt).await? {
+                    None => Ok(Ended::Made),
+                    Some(Obstacle::Wait(note)) => Ok(Ended::Waits(note)),
+                    // The document moved on between the look and the commit.
+                    Some(Obstacle::Fail(code)) => self.fail(event, code).await,
+                }
+            }
+        }
+    }
+
+    /// Records that the change is not made, and why.
+    pub(super) async fn fail(&self, after: &Event, code: ReasonCode) -> Result<Ended, Fault> {
+        fail(self.args, self.site, self.binding.clone(), after, code).await
+    }
+
+    async fn hand_in(&self, commit: Commit) -> Result<Option<Obstacle>, Fault> {
+        hand_in(self.args, self.site, commit).await
+    }
+
+    fn task<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Owned) -> Result<T, Obstacle> + Send + 'static,
+    ) -> tokio::task::JoinHandle<Result<T, Obstacle>> {
+        let owned = Arc::clone(&self.owned);
+        tokio::task::spawn_blocking(move || work(&owned))
+    }
+
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Owned) -> Result<T, Obstacle> + Send + 'static,
+    ) -> Result<Result<T, Obstacle>, Fault> {
+        ended(self.task(work)).await
+    }
+}
+
+/// Keeps an attempt open that was begun: while the file cannot be looked at or put right, nobody may say that it was
+/// not written.
+fn undecided(obstacle: Obstacle) -> Obstacle {
+    match obstacle {
+        Obstacle::Fail(ReasonCode::RootUnfit) => Obstacle::Wait(ROOT_UNFIT),
+        Obstacle::Fail(_) => Obstacle::Wait(FILE_UNFIT),
+        Obstacle::Wait(note) => Obstacle::Wait(note),
+    }
+}
+
+async fn ended<T>(task: tokio::task::JoinHandle<T>) -> Result<T, Fault> {
+    task.await.map_err(|_| Fault(TASK_FAILED))
+}
+
+/// Records that a change is not made, and why; nothing if the log says that it is made.
+pub(super) async fn fail(
+    args: &MaterializerArgs,
+    site: &KillSite,
+    binding: MaterializationBinding,
+    after: &Event,
+    code: ReasonCode,
+) -> Result<Ended, Fault> {
+    match hand_in(args, site, materialize::failure(binding, after, code)).await? {
+        None => Ok(Ended::Failed),
+        Some(Obstacle::Wait(note)) => Ok(Ended::Waits(note)),
+        Some(Obstacle::Fail(_)) => Err(Fault(super::REFUSED)),
+    }
+}
+
+/// Hands in how an attempt ended; says what is in the way.
+async fn hand_in(
+    args: &MaterializerArgs,
+    site: &KillSite,
+    commit: Commit,
+) -> Result<Option<Obstacle>, Fault> {
+    site.pass(KillPoint::MaterializeReceiptBefore).await?;
+    let submitted = args.log.submit(Arc::new(commit));
+    site.pass(KillPoint::MaterializeReceiptInside).await?;
+    let verdict = match submitted.settled().await {
+        Ok(verdict) => verdict,
+        Err(error) => return Ok(Some(Obstacle::Wait(unwritable(&error)))),
+    };
+    site.pass(KillPoint::MaterializeReceiptAfter).await?;
+    match verdict {
+        Verdict::Committed(_) | Verdict::AlreadyCommitted(_) => Ok(None),
+        Verdict::Refused(Refusal::Precondition { .. }) => Ok(Some(Obstacle::Fail(ReasonCode::ScanDiffers))),
+        Verdict::Refused(_) | Verdict::Conflict(_) => Err(Fault(super::REFUSED)),
+    }
+}
+
+/// Reads what the log holds of a written change, with the event that tells of it.
+fn seen(reader: &Reader, started: &MaterializationStarted) -> Result<Seen, RowError> {
+    let mut seen = reader.memory_seen(started)?;
+    if let Some(version) = &seen.version {
+        for id in event_ids(version) {
+            if let Some(event) = reader.event(&id)? {
+                seen.event = Some(event);
+            }
+        }
+    }
+    Ok(seen)
+}
+
+fn unwritable(_: &LogError) -> Note {
+    LOG_UNWRITABLE
+}
+
+pub(super) async fn read<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RowError> + Send + 'static,
+) -> Result<T, Fault> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Fault(TASK_FAILED))?.map_err(|_| Fault(STORE_UNREADABLE))
+}
