@@ -22,6 +22,7 @@ mod cli_private;
 mod cli_proposals;
 mod cli_providers;
 mod cli_rehearse;
+mod cli_remembering;
 mod cli_service;
 mod cli_telegram;
 mod cli_trouble;

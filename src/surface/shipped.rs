@@ -38,6 +38,9 @@ pub const FILES: &[Shipped] = &[
     shipped!("prompts/telegram-conversation.md"),
 ];
 
+/// The page that a bot's memory begins with. It is a person's own, and not for others to read.
+pub const MEMORY: Shipped = shipped!("context/memory.md");
+
 macro_rules! sample {
     ($path:literal) => {
         Shipped { path: $path, text: include_str!(concat!("../../tests/fixtures/notes/", $path)) }

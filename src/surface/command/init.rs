@@ -1,5 +1,6 @@
 //! `thought init`: a configuration to start from and a private data directory.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -15,7 +16,7 @@ use crate::failure::Failure;
 use crate::out::Out;
 use crate::places::environment;
 use crate::session::Session;
-use crate::shipped;
+use crate::shipped::{self, Shipped};
 
 /// Takes nothing but the places.
 #[derive(Debug, Args)]
@@ -52,15 +53,16 @@ pub fn run(args: &InitArgs, session: &Session, out: &mut Out) -> Result<Exit, Fa
         })?;
     }
     let text = shipped::config(notes.as_deref())?;
-    let mut main = place(&session.places.config_file(), text.as_bytes())?;
+    let mut main = place(&session.places.config_file(), text.as_bytes(), 0o644)?;
     if let Some(notes) = notes.filter(|notes| main.state == "kept" && !is_watched(session, notes)) {
         let dir = printable(&notes.display().to_string());
         main.advice = Some(format!("it was kept and does not watch {dir}: add the folder to its `sources`"));
     }
     written.push(main);
     for file in shipped::FILES {
-        written.push(place(&config.join(file.path), file.text.as_bytes())?);
+        written.push(place(&config.join(file.path), file.text.as_bytes(), 0o644)?);
     }
+    written.push(memory(config)?);
     written.push(data_directory(&session.places.data)?);
     show(&written, session, out)?;
     Ok(if written.iter().any(|one| one.advice.is_some()) { Exit::Advice } else { Exit::Done })
@@ -93,13 +95,25 @@ fn is_watched(session: &Session, notes: &Path) -> bool {
     config.folders.iter().any(|folder| real(&folder.root) == real(notes))
 }
 
-fn place(path: &Path, bytes: &[u8]) -> Result<Written, Failure> {
-    let state = match atomic::create(path, bytes, 0o644) {
+fn place(path: &Path, bytes: &[u8], mode: u32) -> Result<Written, Failure> {
+    let state = match atomic::create(path, bytes, mode) {
         Ok(()) => "written",
         Err(WriteError::Exists { .. }) => "kept",
         Err(error) => return Err(Failure::of(Exit::CouldNotLook, "init.write", &error)),
     };
     Ok(Written { path: path.display().to_string(), state, advice: None })
+}
+
+/// Writes the first page of a bot's memory into a folder that can be watched.
+fn memory(config: &Path) -> Result<Written, Failure> {
+    let Shipped { path, text } = shipped::MEMORY;
+    let path = config.join(path);
+    let dir = path.parent().unwrap_or(config);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| {
+        Failure::new(Exit::CouldNotLook, "init.directory", format!("cannot create `{}`", dir.display()))
+            .because(&error)
+    })?;
+    place(&path, text.as_bytes(), 0o600)
 }
 
 fn data_directory(path: &Path) -> Result<Written, Failure> {
