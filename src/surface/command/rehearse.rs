@@ -165,7 +165,7 @@ impl Pointing {
         let credential = if self.key.is_some() { "\n    credential: local" } else { "" };
         let (Self { username, .. }, (chat, from)) = (self, self.chat);
         format!(
-            "providers:\n  - name: local\n    endpoint: {provider}{credential}\n    models: [{models}]\n\
+            "providers:\n  - name: local\n    endpoint: {provider}{credential}\n    models: [{models}]\n    toolModels: [{models}]\n\
              telegram:\n  - bot: bot\n    username: {username}\n    api: {telegram}\n    \
              credential: bot\n    chats: [\"{chat}\"]\n    senders: [\"{from}\"]\n    \
              directReplies: telegram-conversation\n"
@@ -280,6 +280,7 @@ mod tests {
           - name: local
             endpoint: http://127.0.0.1:7/v1
             models: ["smollm2-135m-instruct"]
+            toolModels: ["smollm2-135m-instruct"]
         telegram:
           - bot: bot
             username: rehearsal_bot
