@@ -26,6 +26,7 @@ mod cli_remembering;
 mod cli_service;
 mod cli_telegram;
 mod cli_trouble;
+mod cli_turns;
 mod cli_world;
 mod materializer;
 mod proposals_decided;

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::killpoint::{KillPoint, KillSite};
 use crate::log::{LogError, LogHandle, Submitted};
 use crate::runner::{RunFailure, Runner};
-use crate::supervisor::Fault;
+use crate::supervisor::{Fault, StatusCell};
 
 /// An output did not fit its type, or is of a type that the declaration does not emit.
 const INVALID_OUTPUT: &str = "invalid-output";
@@ -33,7 +33,7 @@ pub enum Ended {
         /// Whether it completed.
         completed: bool,
     },
-    /// Nothing of it is in the log: the consumer was paused before it could open.
+    /// Nothing of it is in the log: the consumer was paused, or is to end, before it could open.
     Paused,
     /// A precondition did not hold: another commit came first.
     Overtaken,
@@ -57,6 +57,9 @@ pub(super) struct Attempt {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) site: KillSite,
     pub(super) incarnation: u64,
+    pub(super) status: Arc<StatusCell>,
+    /// Turns true when the consumer is to end.
+    pub(super) leaving: tokio::sync::watch::Receiver<bool>,
 }
 
 impl From<Fault> for Ended {

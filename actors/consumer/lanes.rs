@@ -52,6 +52,8 @@ pub struct Lanes {
     paused: bool,
     cautious: bool,
     draining: Option<StopReason>,
+    /// Tells attempts that have opened nothing yet that they need not.
+    leaving: tokio::sync::watch::Sender<bool>,
     alarm: Option<(Timestamp, tokio::task::AbortHandle)>,
 }
 
@@ -75,6 +77,7 @@ impl Lanes {
             paused,
             cautious,
             draining: None,
+            leaving: tokio::sync::watch::Sender::new(false),
             alarm: None,
         }
     }
@@ -241,6 +244,7 @@ impl Lanes {
     /// Starts nothing more.
     pub(super) fn drain(&mut self, reason: StopReason) {
         self.draining = Some(reason);
+        self.leaving.send_replace(true);
     }
 
     /// Says that it has drained, and for what reason it was to.
@@ -299,6 +303,8 @@ impl Lanes {
             clock: Arc::clone(&self.args.clock),
             site: self.site.clone(),
             incarnation: self.args.incarnation,
+            status: Arc::clone(&self.args.status),
+            leaving: self.leaving.subscribe(),
         };
         self.running += 1;
         let (me, source, position) = (self.me.clone(), source.clone(), execution.position());

@@ -8,6 +8,7 @@ mod compose;
 mod fixed;
 mod outcome;
 mod propose;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +21,7 @@ use thoughtstream_domain::contract::Contract;
 use thoughtstream_domain::declaration::{ContextBounds, Declaration, ModelRunner};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::help::FixedAnswer;
-use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::id::{ConsumerId, SourceId};
 use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy};
 use thoughtstream_domain::packet::{Packet, PromptRevision};
 use thoughtstream_domain::proposal::capability::ProposalCapability;
@@ -53,6 +54,8 @@ pub struct Facilities {
     pub cells: Option<Cells>,
     /// What the bots are called, by their sources.
     pub usernames: Arc<BTreeMap<SourceId, String>>,
+    /// Whose replies the bots deliver, by their sources.
+    pub answering: Arc<BTreeMap<SourceId, ConsumerId>>,
 }
 
 /// Is what a consumer that asks a model does, compiled.
@@ -122,6 +125,7 @@ impl Attempt {
         events: Option<Vec<Event>>,
         previous: u64,
     ) -> Result<Ended, Ended> {
+        self.await_turn(&work, &execution, events.as_deref()).await?;
         let (attempt, asked, about) = (self.clone(), Arc::clone(&work), execution.clone());
         let prepared = tokio::task::spawn_blocking(move || attempt.prepare(&asked, &about, events));
         let prepared = prepared.await.map_err(|_| Ended::Unreadable)??;

@@ -2,12 +2,14 @@
 //!
 //! The dispatcher acts; everything it decides is decided here, from events of the log and the configured routes.
 
+mod awaited;
 mod lanes;
 mod standing;
 mod velocity;
 
 use std::collections::BTreeSet;
 
+pub use awaited::AwaitedReply;
 pub use lanes::{Due, Item, Lanes};
 pub use standing::{Deliveries, Open, ReconcileError, Standing, read, reconcile};
 pub use velocity::Velocity;

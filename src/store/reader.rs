@@ -4,6 +4,7 @@
 //! redb from reusing pages. Whatever may be long is answered in pages with a bound the caller names.
 
 mod accounts;
+mod awaited;
 mod conversation;
 mod documents;
 mod judgments;

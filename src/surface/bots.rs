@@ -8,7 +8,7 @@ use thoughtstream_actors::dispatcher::DispatcherSpec;
 use thoughtstream_actors::telegram::{BotSpec, LONG_POLL, Mode};
 use thoughtstream_channels::credential::Credentials;
 use thoughtstream_channels::telegram::access::{BotApi, Credential};
-use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::id::{ConsumerId, SourceId};
 use thoughtstream_domain::provider::CredentialName;
 
 use crate::config::Config;
@@ -24,6 +24,12 @@ pub(crate) fn specs(config: &Config, directory: &Path) -> Vec<BotSpec> {
 pub(crate) fn usernames(config: &Config) -> BTreeMap<SourceId, String> {
     let named = |bot: &Bot| Some((bot.source.clone(), bot.rules.username.clone()?));
     config.bots.iter().filter_map(named).collect()
+}
+
+/// Returns whose replies the configured bots deliver, by their sources.
+pub(crate) fn answering(config: &Config) -> BTreeMap<SourceId, ConsumerId> {
+    let answered = |bot: &Bot| Some((bot.source.clone(), bot.routes.direct.clone()?));
+    config.bots.iter().filter_map(answered).collect()
 }
 
 /// Returns how a bot is reached; its credential lies where `directory` says.

@@ -268,6 +268,7 @@ pub(crate) fn work(
         brokers: brokers.clone(),
         cells: Some(cells.clone()),
         usernames: Arc::new(bots::usernames(&loaded.config)),
+        answering: Arc::new(bots::answering(&loaded.config)),
     };
     Ok(ServiceArgs {
         points: points(session, &loaded.config)?,

@@ -195,15 +195,16 @@ impl Kinds {
     }
 }
 
-struct Tables<'v> {
-    view: &'v View<'v>,
-    events: &'v ReadTable,
-    children: &'v ReadTable,
+/// Is what the children of events are read from.
+pub(super) struct Tables<'v> {
+    pub(super) view: &'v View<'v>,
+    pub(super) events: &'v ReadTable,
+    pub(super) children: &'v ReadTable,
 }
 
 impl Tables<'_> {
     /// Returns the children of an event that are of one of these types; others are told by their header alone.
-    fn children(&self, parent: u64, kinds: &[Option<u32>]) -> Result<Vec<Event>, RowError> {
+    pub(super) fn children(&self, parent: u64, kinds: &[Option<u32>]) -> Result<Vec<Event>, RowError> {
         let mut found = Vec::new();
         let (from, to) = (key!(parent), key!(parent.saturating_add(1)));
         for row in self.children.range(&from[..]..&to[..]).map_err(RowError::storage)? {

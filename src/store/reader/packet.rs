@@ -86,6 +86,14 @@ impl Reader {
         Ok(Some(Packet::read(bytes.reveal(), execution, &version.sha256)?))
     }
 
+    /// Says whether an execution has a packet, whatever it is worth.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn has_packet(&self, consumer: &ConsumerKey, execution: &ExecutionId) -> Result<bool, RowError> {
+        Ok(self.document(&packet::source(consumer), &packet::document_id(execution))?.is_some())
+    }
+
     /// Returns the request that a packet froze, with the images of its current message, each verified.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::commit::Control;
-use thoughtstream_domain::dispatch::is_progress_name;
+use thoughtstream_domain::dispatch::{AwaitedReply, is_progress_name};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, ExecutionId, RunId, SourceId, TypeName};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState};
@@ -272,6 +272,9 @@ fn is_held(execution: &Execution) -> bool {
     matches!(execution.state, ExecutionState::Held { .. })
 }
 
+/// Under which name a consumer shows the output whose delivery it waits for.
+const AWAITED: &str = "awaitedReply";
+
 /// Is what decides the line of a consumer.
 struct Word {
     state: State,
@@ -337,7 +340,11 @@ fn standing(
     if let Some(running) = unsettled.first() {
         return word(State::Running, Some(running.since));
     }
-    if behind.events > 0 { word(State::Behind, behind.since) } else { word(State::Idle, None) }
+    if behind.events == 0 {
+        return word(State::Idle, None);
+    }
+    let awaits = live.is_some_and(|node| node.detail.contains_key(AWAITED));
+    Word { why: awaits.then(|| AwaitedReply::CODE.to_owned()), ..word(State::Behind, behind.since) }
 }
 
 fn held_of(unsettled: &[Execution]) -> Option<Word> {

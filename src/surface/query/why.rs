@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::change::event_ids;
+use thoughtstream_domain::dispatch::AwaitedReply;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, DocumentId, EventId, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
@@ -179,6 +180,12 @@ fn part_of(look: &Look<'_>, event: &Event, consumer: &Consumer) -> Result<Option
         let fact = format!("{key} started behind it: progress was set to {progress} or beyond");
         return Ok(matches.map(|_| plain(key, "consumer", "before-start", fact)));
     }
+    if let Some(awaited) = look.reader.awaited_reply(event, &key.id)?
+        && let Some(until) = awaited.until(look.now)
+        && consumer.state == State::Behind
+    {
+        return Ok(matches.map(|_| waits_for(key, &awaited, until)));
+    }
     let ahead = consumer.behind.events;
     let fact = match consumer.state {
         State::Quarantined | State::Held | State::Paused | State::Restarting | State::Retrying => {
@@ -191,6 +198,17 @@ fn part_of(look: &Look<'_>, event: &Event, consumer: &Consumer) -> Result<Option
     let commands = consumer.command.clone().into_iter().collect();
     let (state, next) = (consumer.state.as_str(), consumer.next);
     Ok(matches.map(|_| Why { next, commands, ..plain(key, "consumer", state, fact) }))
+}
+
+/// Says that a message waits for what becomes of the reply to the one before it.
+fn waits_for(key: &ConsumerKey, awaited: &AwaitedReply, until: Timestamp) -> Why {
+    let fact = format!(
+        "{key} waits until it is known whether its reply to the message before arrived, and goes on then at the latest"
+    );
+    let commands =
+        vec!["thought delivery list".to_owned(), format!("thought event lineage {}", awaited.output)];
+    let since = Some(awaited.since);
+    Why { since, next: Some(until), commands, ..plain(key, "consumer", AwaitedReply::CODE, fact) }
 }
 
 /// Finds the execution of a consumer that holds an event.
@@ -275,6 +293,9 @@ fn of_consumer(look: &Look<'_>, id: &ConsumerId, asked: &str) -> Result<Why, Fai
         State::Restarting => format!("its actor is being started anew ({why})"),
         State::Retrying => format!("its last attempt ended with {why}; the next may start then"),
         State::Running => "an attempt is open".to_owned(),
+        State::Behind if consumer.why.is_some() => {
+            format!("it waits until it is known whether its last reply arrived ({why})")
+        }
         State::Behind => format!("{behind} matching events are not closed yet"),
         State::Idle => "it has done everything there is".to_owned(),
         State::Disabled => "the declarations that were loaded last do not enable this version".to_owned(),

@@ -1,0 +1,175 @@
+//! Two messages within a second: each is composed only when it is known what became of the reply before it.
+
+use serde_json::Value;
+use thoughtstream_channels::rehearsal::{
+    Answer as Reply, Cut, CutAt, CutHow, Manner, Outcome, Rehearsal, Rule, Script, TelegramAnswer,
+    TelegramRule, TelegramWhen,
+};
+use tokio::runtime::Runtime;
+
+use crate::cli_world::World;
+
+const BOT: &str = "telegram:garden";
+
+/// A world with a bot whose messages the shipped conversation answers.
+struct Chat {
+    world: World,
+    rehearsal: Rehearsal,
+    runtime: Runtime,
+}
+
+impl Chat {
+    fn new(script: Script) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let rehearsal = runtime.block_on(Rehearsal::start(script)).unwrap();
+        let world = World::with_config();
+        std::fs::remove_dir_all(&world.data).unwrap();
+        world.thought(&["rehearsal", "create"]).expect(0);
+        let config = format!(
+            "sources: []\nproviders:\n  - {{ name: local, endpoint: {}, models: [smollm2-135m-instruct] }}\n\
+             telegram:\n  - bot: garden\n    api: {}\n    credential: telegram-garden\n    chats: [\"7\", \"9\"]\n    \
+             senders: [\"7\"]\n    directReplies: talk\n",
+            rehearsal.provider_url, rehearsal.telegram_url,
+        );
+        std::fs::write(world.config.join("config.yaml"), config).unwrap();
+        let declarations = world.config.join("declarations");
+        let shipped = std::fs::read_to_string(declarations.join("telegram-conversation.yaml")).unwrap();
+        for name in std::fs::read_dir(&declarations).unwrap() {
+            std::fs::remove_file(name.unwrap().path()).unwrap();
+        }
+        let talk = shipped
+            .replace("id: telegram-conversation", "id: talk")
+            .replace("telegram:bot", BOT)
+            .replace("replay: now", "replay: beginning")
+            .replacen("enabled: false", "enabled: true", 1);
+        std::fs::write(declarations.join("talk.yaml"), talk).unwrap();
+        let credentials = world.config.join("credentials");
+        std::fs::create_dir_all(&credentials).unwrap();
+        let file = credentials.join("telegram-garden");
+        std::fs::write(&file, "100000001:rehearsal\n").unwrap();
+        std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        Self { world, rehearsal, runtime }
+    }
+
+    /// Waits until so many messages are in the log, and returns the id of the last.
+    fn heard(&self, count: usize) -> String {
+        let list = ["event", "list", "--source", BOT, "--json"];
+        let heard = self.world.until(&list, |answer| answer.lines().len() == count);
+        heard.lines()[count - 1]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until so many deliveries are in a state.
+    fn delivered(&self, state: &str, count: usize) {
+        let list = ["delivery", "list", "--json"];
+        let is = |one: &Value| one["state"] == state;
+        self.world.until(&list, |answer| answer.lines().iter().filter(|one| is(one)).count() == count);
+    }
+
+    /// Returns what each request showed the model: the texts behind the system message, in order.
+    fn seen(&self) -> Vec<Vec<String>> {
+        let requests = self.rehearsal.provider_requests();
+        let texts = requests.iter().map(|request| {
+            let messages = request.json()["messages"].as_array().unwrap().clone();
+            let text = |message: &Value| message["content"].as_str().unwrap().to_owned();
+            messages[1..].iter().map(text).collect()
+        });
+        texts.collect()
+    }
+}
+
+fn script() -> Script {
+    let mut script = Script::answering(Reply::text("to none of them"));
+    for said in ["one", "two", "three", "other"] {
+        script = script.with_rule(Rule::when_contains(said, said, Reply::text(format!("to {said}"))));
+    }
+    script
+}
+
+fn sending(name: &str, manner: Manner) -> TelegramRule {
+    let when =
+        TelegramWhen { method: Some("sendMessage".to_owned()), nth: Some(1), ..TelegramWhen::default() };
+    TelegramRule {
+        name: name.to_owned(),
+        when,
+        answer: TelegramAnswer { manner, ..TelegramAnswer::default() },
+    }
+}
+
+#[test]
+fn three_quick_messages_are_answered_in_order_and_each_sees_what_was_delivered_before() {
+    let chat = Chat::new(script());
+    chat.rehearsal
+        .add_telegram_rule(sending("held", Manner { hold: Some("gate".to_owned()), ..Manner::default() }));
+    let running = chat.world.serve(&[]);
+    chat.rehearsal.say(7, 7, "one");
+    chat.runtime.block_on(chat.rehearsal.until_held("gate", 1));
+    for (to, text) in [(7, "two"), (7, "three"), (9, "other")] {
+        chat.rehearsal.say(to, 7, text);
+    }
+    chat.heard(4);
+    let events = chat.world.thought(&["event", "list", "--source", BOT, "--json"]).expect(0).lines();
+    let second = events.iter().find(|event| event["payload"]["text"] == "two").unwrap()["id"].clone();
+    let why = ["why", second.as_str().unwrap(), "--json"];
+    let waits = |answer: &Value| answer["consumers"][0]["state"] == "awaiting-reply";
+    let why = chat.world.until(&why, |answer| waits(&answer.json())).json();
+    assert!(why["consumers"][0]["next"].is_string(), "{why}");
+    let list = ["consumer", "list", "--json"];
+    let list = chat.world.until(&list, |answer| answer.lines()[0]["why"] == "awaiting-reply");
+    assert_eq!(list.lines()[0]["state"], "behind");
+    assert_eq!(chat.rehearsal.provider_requests().len(), 1, "nothing is asked while it waits");
+
+    chat.rehearsal.release("gate");
+    chat.delivered("delivered", 4);
+    assert_eq!(running.stop(), 0);
+    assert_eq!(
+        chat.seen(),
+        [
+            vec!["one"],
+            vec!["one", "to one", "two"],
+            vec!["one", "to one", "two", "to two", "three"],
+            vec!["other"],
+        ]
+    );
+    chat.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_reply_of_which_nobody_knows_whether_it_arrived_holds_nothing_up() {
+    let chat = Chat::new(script());
+    let cut = Cut { at: CutAt::Request, how: CutHow::Reset };
+    chat.rehearsal.add_telegram_rule(sending("cut", Manner { cut: Some(cut), ..Manner::default() }));
+    let running = chat.world.serve(&[]);
+    chat.rehearsal.say(7, 7, "one");
+    chat.rehearsal.say(7, 7, "two");
+    chat.delivered("unconfirmed", 1);
+    chat.delivered("delivered", 1);
+    assert_eq!(running.stop(), 0);
+    assert_eq!(chat.seen(), [vec!["one"], vec!["one", "two"]]);
+    chat.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_message_that_waits_keeps_no_service_from_stopping_and_waits_on_after_it() {
+    let chat = Chat::new(script());
+    let when = TelegramWhen { method: Some("sendMessage".to_owned()), ..TelegramWhen::default() };
+    let outcome = Outcome::Refused { status: 429, retry_after: Some(3600) };
+    let answer = TelegramAnswer { outcome, ..TelegramAnswer::default() };
+    chat.rehearsal.add_telegram_rule(TelegramRule { name: "busy".to_owned(), when, answer });
+    let running = chat.world.serve(&[]);
+    chat.rehearsal.say(7, 7, "one");
+    chat.delivered("waiting", 1);
+    chat.rehearsal.say(7, 7, "two");
+    chat.heard(2);
+    let list = ["consumer", "list", "--json"];
+    let waits = |answer: &super::cli_world::Answer| answer.lines()[0]["why"] == "awaiting-reply";
+    chat.world.until(&list, waits);
+    assert_eq!(running.stop(), 0);
+    assert_eq!(chat.world.thought(&list).expect(0).lines()[0]["behind"]["events"], 1);
+    chat.world.thought(&["verify"]).expect(0);
+    // A wait is counted from when the reply was settled: however slow this machine is, it ends.
+    let running = chat.world.serve(&[]);
+    chat.world.until(&list, |answer| answer.lines()[0]["state"] == "idle");
+    assert_eq!(running.stop(), 0);
+    assert_eq!(chat.seen(), [vec!["one"], vec!["one", "two"]]);
+    chat.world.thought(&["verify"]).expect(0);
+}
