@@ -31,5 +31,6 @@ mod cli_world;
 mod materializer;
 mod proposals_decided;
 mod proposals_lineage;
+mod real_model;
 mod talk;
 mod tidy;
