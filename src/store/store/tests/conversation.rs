@@ -448,3 +448,22 @@ fn a_packet_whose_bytes_or_version_are_gone_or_other_is_refused() {
     change(None);
     assert!(matches!(store.reader.packet(&consumer, &execution), Err(SnapshotError::Incomplete(_))));
 }
+
+#[test]
+fn a_proposal_that_a_completion_names_must_be_there() {
+    let (_, mut store) = fresh();
+    let message = said(&mut store, 1, CHAT, "one", Vec::new());
+    let missing = EventId::from_bytes([9; 32]);
+    let completed = RunCompleted {
+        stamp: stamp(1, &message),
+        outputs: Vec::new(),
+        proposals: vec![missing],
+        charge: None,
+    };
+    let parents = vec![Parent::of(&message)];
+    recorded(&mut store, completed.candidate(envelope("agent:talk", "completed").with_parents(parents)));
+    let report = verify(&store.reader, VerifyOptions::default()).unwrap();
+    let about = |finding: &&crate::verify::Finding| finding.kind == crate::verify::FindingKind::Proposal;
+    let found = report.findings.iter().find(about).expect("it is named and not there");
+    assert!(found.message.contains(&missing.to_string()), "{}", found.message);
+}
