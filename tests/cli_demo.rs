@@ -33,6 +33,12 @@ fn a_conversation_is_answered_and_delivered_on_this_machine_alone() {
         "delivery.delivered@1",
         "60000 + 2000 tokens",
         "The provider counted 2 requests, and 2 messages arrived in the chat.",
+        "The model asked to remember that, and nothing has changed:",
+        "│ +Lives in Lisbon.",
+        "There is no terminal to ask you at, so the demonstration accepts it in your place.",
+        "The decision: accept, evt_",
+        "Its receipt:  materialized, evt_",
+        "  │ Grows beans.\n  │ Lives in Lisbon.\n",
         "the log is whole",
         "thought demo --conversation --keep",
     ] {

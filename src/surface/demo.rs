@@ -4,6 +4,7 @@
 //! It runs the real service on a throw-away log made for rehearsal, in this process, and ends by itself.
 
 mod conversation;
+mod memory;
 mod story;
 
 use std::path::{Path, PathBuf};

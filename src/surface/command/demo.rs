@@ -14,7 +14,7 @@ use crate::out::Out;
 pub struct DemoArgs {
     /// The folder to watch; sample notes if none is named
     pub dir: Option<PathBuf>,
-    /// Show a conversation instead: somebody writes to a bot, a model answers, the reply is delivered
+    /// Show a conversation instead: somebody writes to a bot, a model answers, and you decide what it remembers
     #[arg(long, conflicts_with = "dir")]
     pub conversation: bool,
     /// Leave the throw-away log in place, and say where

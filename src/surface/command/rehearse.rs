@@ -137,7 +137,7 @@ pub(crate) struct Pointing {
     token: String,
     username: String,
     /// The first chat in which something happens, and who is in it.
-    chat: (i64, i64),
+    pub(crate) chat: (i64, i64),
 }
 
 impl Pointing {

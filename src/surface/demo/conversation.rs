@@ -17,7 +17,7 @@ use thoughtstream_domain::yaml::render_all;
 use thoughtstream_store::Reader;
 use tokio::time::sleep;
 
-use super::{DRAIN, Stage, story};
+use super::{DRAIN, Stage, memory, story};
 use crate::command::rehearse::Pointing;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -37,6 +37,12 @@ provider:
   rules:
     - { name: greeting, when: { contains: hello }, answer: { text: "Hello Ada. What are you working on?" } }
     - { name: garden, when: { contains: beans }, answer: { text: "After the last frost, so in about two weeks." } }
+    - name: remember
+      when: { contains: remember, offers: request_memory_change }
+      answer:
+        tools:
+          - name: request_memory_change
+            arguments: '{"operation":"append","proposed_text":"Lives in Lisbon.","reason":"Ada asked for it.","evidence_event_ids":[]}'
 telegram:
   updates:
     - message: { chat: 42, name: Ada, text: hello }
@@ -53,10 +59,10 @@ const CONVERSATION: &str = "telegram-conversation";
 const DELIVERED: &str = "stream.thought.delivery.delivered";
 
 /// How often the log is looked at.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// Both replies take a second; a machine that is busy with other things gets this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays and tells it.
 pub(super) async fn play(stage: &Stage, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
@@ -71,7 +77,8 @@ pub(super) async fn play(stage: &Stage, keep: bool, out: &mut Out) -> Result<Exi
     let peers = Rehearsal::start(script).await.map_err(|error| {
         Failure::new(Exit::CouldNotLook, "demo.port", "cannot listen on this machine").because(&error)
     })?;
-    configure(&places.config, &pointing, &peers).map_err(|error| {
+    let config = places.config.clone();
+    configure(&config, &pointing, &peers).map_err(|error| {
         Failure::new(Exit::CouldNotLook, "demo.config", "cannot write the configuration").because(&error)
     })?;
     let session = Session { places, json: false };
@@ -79,7 +86,7 @@ pub(super) async fn play(stage: &Stage, keep: bool, out: &mut Out) -> Result<Exi
     let service = Service::start(work(&session, How::default(), &loaded, |_| Vec::new())?).await;
     let service = service.map_err(|error| start_failure(&error))?;
     let told = tokio::select! {
-        told = tell(&service, stage, &peers, keep, out) => told,
+        told = tell(&service, stage, &peers, (pointing.chat, &config), keep, out) => told,
         // What was made is removed all the same.
         _ = tokio::signal::ctrl_c() => Err(Failure::new(Exit::Refused, "demo.interrupted", "interrupted")),
     };
@@ -107,7 +114,9 @@ fn configure(config: &Path, pointing: &Pointing, peers: &Rehearsal) -> std::io::
         private(path.parent().unwrap_or(config))?;
         std::fs::write(&path, file.text.replacen("enabled: false", "enabled: true", 1))?;
     }
-    std::fs::write(config.join("config.yaml"), pointing.config(&peers.provider_url, &peers.telegram_url))?;
+    let folder = memory::prepare(config)?;
+    let pointing_at = pointing.config(&peers.provider_url, &peers.telegram_url);
+    std::fs::write(config.join("config.yaml"), folder + &pointing_at)?;
     let credentials = config.join("credentials");
     private(&credentials)?;
     for (name, secret) in pointing.credentials() {
@@ -122,6 +131,7 @@ async fn tell(
     service: &Service,
     stage: &Stage,
     peers: &Rehearsal,
+    (chat, config): ((i64, i64), &Path),
     keep: bool,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
@@ -154,6 +164,8 @@ async fn tell(
         count(counters.provider.requests, "request"),
         count(counters.telegram.sent, "message")
     ))?;
+    memory::tell(service, peers, chat, config, out).await?;
+    out.line("")?;
     let live = story::live(service).await?;
     let exit = story::tell_check(service, &live, out).await?;
     tell_next(stage, &runs, &events, keep, out)?;
