@@ -39,7 +39,8 @@ pub const FILES: &[Shipped] = &[
 ];
 
 /// The page that a bot's memory begins with. It is a person's own, and not for others to read.
-pub const MEMORY: Shipped = shipped!("context/memory.md");
+pub const MEMORY: Shipped =
+    Shipped { path: "context/memory.md", text: include_str!("../../ops/memory.example.md") };
 
 macro_rules! sample {
     ($path:literal) => {
