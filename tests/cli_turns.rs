@@ -26,7 +26,8 @@ impl Chat {
         std::fs::remove_dir_all(&world.data).unwrap();
         world.thought(&["rehearsal", "create"]).expect(0);
         let config = format!(
-            "sources: []\nproviders:\n  - {{ name: local, endpoint: {}, models: [smollm2-135m-instruct] }}\n\
+            "sources: []\nproviders:\n  - {{ name: local, endpoint: {}, models: [smollm2-135m-instruct], \
+             toolModels: [smollm2-135m-instruct] }}\n\
              telegram:\n  - bot: garden\n    api: {}\n    credential: telegram-garden\n    chats: [\"7\", \"9\"]\n    \
              senders: [\"7\"]\n    directReplies: talk\n",
             rehearsal.provider_url, rehearsal.telegram_url,
