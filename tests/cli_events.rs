@@ -131,6 +131,10 @@ fn filters_and_pages_of_a_list() {
     let unknown_source = world.thought(&["event", "list", "--source", "notes:tests"]).expect(1);
     assert!(unknown_source.stderr.contains("did you mean `notes:test`?"), "{}", unknown_source.stderr);
     world.thought(&["event", "list", "--type", "Nonsense"]).expect(2);
+    assert_eq!(texts(&["--type", "stream.thought.source.note@1", "--limit", "1"]), ["n4"]);
+    let answer = world.thought(&["event", "list", "--type", "stream.thought.source.note@99"]).expect(1);
+    assert!(answer.stderr.contains("no type `stream.thought.source.note@99`"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("there is `stream.thought.source.note@1`"), "{}", answer.stderr);
     let unknown = format!("evt_{}", "a".repeat(52));
     world.thought(&["event", "show", &unknown]).expect(1);
     world.thought(&["why", &unknown]).expect(1);

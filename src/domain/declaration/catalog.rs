@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::id::TypeName;
+use crate::id::{TypeName, TypeRef};
 use crate::registry::{Definition, Registry};
 use crate::transform;
 
@@ -44,6 +44,8 @@ pub struct TransformInfo {
 pub struct Catalog {
     /// The registered types, each with its promoted fields.
     pub types: BTreeMap<TypeName, Vec<PromotedField>>,
+    /// Every registered version of every type.
+    pub versions: BTreeSet<TypeRef>,
     /// The transforms by name.
     pub transforms: BTreeMap<String, TransformInfo>,
     /// The provider profiles by name; `None` where no configuration is at hand, and they are not checked.
@@ -62,6 +64,7 @@ impl Catalog {
     #[must_use]
     pub fn of(registry: &Registry) -> Self {
         let mut types = BTreeMap::new();
+        let versions = registry.definitions().map(|definition| definition.kind().clone()).collect();
         for definition in registry.definitions() {
             // Definitions come in order of version, so the newest one stays.
             types.insert(definition.kind().name.clone(), promoted(definition));
@@ -71,7 +74,7 @@ impl Catalog {
             let info = TransformInfo { accepts: names(known.accepts), emits: names(known.emits) };
             (known.name.to_owned(), info)
         });
-        Self { types, transforms: transforms.collect(), providers: None }
+        Self { types, versions, transforms: transforms.collect(), providers: None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names that a filter uses: one that nobody knows is refused, since an empty answer would look like a fact.
 
-use thoughtstream_domain::id::{SourceId, TypeName};
+use thoughtstream_domain::id::{SourceId, TypeName, TypeRef};
 use thoughtstream_domain::yaml::nearest;
 
 use super::events::Kinds;
@@ -18,7 +18,9 @@ pub(crate) fn check_events(look: &Look<'_>, filter: &EventFilter) -> Result<(), 
     }
     let mut names = look.reader.type_names();
     names.extend(look.catalog.types.keys().cloned());
-    check_kind(&Kinds::parse(filter.kind.as_deref())?, &names)
+    let kinds = Kinds::parse(filter.kind.as_deref())?;
+    check_kind(&kinds, &names)?;
+    if let Kinds::Version(kind) = &kinds { check_version(look, kind) } else { Ok(()) }
 }
 
 /// Refuses a filter of runs that names a consumer or a source nobody knows.
@@ -59,6 +61,20 @@ fn check_kind(kinds: &Kinds, known: &[TypeName]) -> Result<(), Failure> {
         Kinds::Family(prefix) => (known.iter().any(|name| name.is_within(prefix)), format!("{prefix}.*")),
     };
     if found { Ok(()) } else { Err(unknown_near("type", &asked, known.iter().map(TypeName::as_str))) }
+}
+
+/// Refuses a version that is neither registered nor in the log, of a type that is.
+fn check_version(look: &Look<'_>, kind: &TypeRef) -> Result<(), Failure> {
+    let used = look.reader.definitions()?.into_iter().map(|(used, _)| used);
+    let mut known: Vec<TypeRef> = used.chain(look.catalog.versions.iter().cloned()).collect();
+    known.retain(|known| known.name == kind.name);
+    if known.contains(kind) {
+        return Ok(());
+    }
+    known.sort_unstable();
+    known.dedup();
+    let known: Vec<String> = known.iter().map(|known| format!("`{known}`")).collect();
+    Err(unknown("type", kind).with_hint(format!("there is {}", known.join(", "))))
 }
 
 fn unknown_near<'a>(what: &str, id: &str, known: impl Iterator<Item = &'a str>) -> Failure {
