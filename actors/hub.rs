@@ -139,8 +139,27 @@ impl Slot {
     }
 }
 
-/// The subscribers of one type in one place, by their number.
-type Slots = BTreeMap<u64, Arc<Slot>>;
+/// The subscribers of one type in one place, in order of their numbers. Most have one: thousands of consumers may
+/// each listen to a source of its own.
+#[derive(Debug, Default)]
+struct Slots(Vec<(u64, Arc<Slot>)>);
+
+impl Slots {
+    fn add(&mut self, number: u64, slot: &Arc<Slot>) {
+        // Numbers grow, so the order is kept.
+        self.0.push((number, Arc::clone(slot)));
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Ok(place) = self.0.binary_search_by_key(&number, |(other, _)| *other) {
+            self.0.remove(place);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<Slot>> {
+        self.0.iter().map(|(_, slot)| slot)
+    }
+}
 
 /// The subscribers of one type, by where they listen: an event finds its own and passes all others by.
 #[derive(Debug, Default)]
@@ -154,18 +173,18 @@ impl Listeners {
     fn add(&mut self, number: u64, slot: &Arc<Slot>) {
         let SourceFilter { sources, kinds } = &slot.filter;
         if sources.is_empty() && kinds.is_empty() {
-            self.everywhere.insert(number, Arc::clone(slot));
+            self.everywhere.add(number, slot);
         }
         for source in sources {
-            self.by_source.entry(source.clone()).or_default().insert(number, Arc::clone(slot));
+            self.by_source.entry(source.clone()).or_default().add(number, slot);
         }
         for kind in kinds {
-            self.by_kind.entry(kind.clone()).or_default().insert(number, Arc::clone(slot));
+            self.by_kind.entry(kind.clone()).or_default().add(number, slot);
         }
     }
 
     fn remove(&mut self, number: u64, filter: &SourceFilter) {
-        self.everywhere.remove(&number);
+        self.everywhere.remove(number);
         for source in &filter.sources {
             take_out(&mut self.by_source, source, number);
         }
@@ -175,26 +194,26 @@ impl Listeners {
     }
 
     fn is_empty(&self) -> bool {
-        self.everywhere.is_empty() && self.by_source.is_empty() && self.by_kind.is_empty()
+        self.everywhere.0.is_empty() && self.by_source.is_empty() && self.by_kind.is_empty()
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Slot>> {
         let places =
             [&self.everywhere].into_iter().chain(self.by_source.values()).chain(self.by_kind.values());
-        places.flat_map(BTreeMap::values)
+        places.flat_map(Slots::iter)
     }
 
     /// Returns who listens to a source; one that names both a source and its kind comes twice.
     fn of<'a>(&'a self, source: &SourceId) -> impl Iterator<Item = &'a Arc<Slot>> {
         let places = [Some(&self.everywhere), self.by_source.get(source), self.by_kind.get(source.kind())];
-        places.into_iter().flatten().flat_map(BTreeMap::values)
+        places.into_iter().flatten().flat_map(Slots::iter)
     }
 }
 
 fn take_out<K: Ord>(places: &mut BTreeMap<K, Slots>, place: &K, number: u64) {
     if let Some(slots) = places.get_mut(place) {
-        slots.remove(&number);
-        if slots.is_empty() {
+        slots.remove(number);
+        if slots.0.is_empty() {
             places.remove(place);
         }
     }

@@ -103,7 +103,7 @@ pub struct ServiceArgs {
 /// Compiles the enabled declarations of a set; those that ask a model do so through `facilities`.
 #[must_use]
 pub fn compile(set: &DeclarationSet, facilities: &Facilities) -> Vec<ConsumerSpec> {
-    set.enabled().map(|declaration| ConsumerSpec::of(declaration, facilities)).collect()
+    set.enabled_shared().map(|declaration| ConsumerSpec::of(declaration, facilities)).collect()
 }
 
 /// Is a consumer that runs.

@@ -78,7 +78,7 @@ pub use notice::{NoNotices, Notice, NoticeKind, NoticeQueue, NoticeSink};
 pub use policy::{Backoff, Decision, History, Jitter, OnExhausted, RestartPolicy, RestartType};
 pub use root::{Outcome, Root, launch};
 pub use spec::{StopOrder, Strategy, SupervisorSpec};
-pub use status::{Detail, StatusCell};
+pub use status::{Detail, Details, StatusCell};
 pub use tree::{ChildState, LastExit, TreeNode};
 
 /// What comes into a tree from outside: time, chance, and where its notices go.

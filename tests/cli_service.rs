@@ -281,11 +281,16 @@ fn a_terminated_service_drains_and_a_hang_up_reads_the_declarations_again() {
     let states = world.thought(&["consumer", "list", "--json"]).expect(0).lines();
     let state = |id: &str| states.iter().find(|c| c["consumer"] == id).unwrap()["state"].clone();
     assert_eq!((state("document-tasks@1"), state("document-links@1")), ("disabled".into(), "idle".into()));
-    // Folders are watched anew by the next start, and the answer says so.
+    // What only a start takes over is named, in the answer and, where nobody waits for one, in the service's log.
     std::fs::write(world.config.join("declarations/document-links.yaml"), links).unwrap();
-    std::fs::write(world.config.join("config.yaml"), "sources: []\n").unwrap();
+    assert_eq!(world.thought(&["reload", "--json"]).expect(0).json().get("restartFor"), None);
+    std::fs::write(world.config.join("config.yaml"), "sources: []\ndrain: 3s\n").unwrap();
     let reloaded = world.thought(&["reload", "--json"]).expect(0).json();
-    assert_eq!(reloaded["restartFor"], serde_json::json!(["filesystem:notes"]));
+    assert_eq!(reloaded["restartFor"], serde_json::json!(["drain", "filesystem:notes"]));
+    let told = world.thought(&["reload"]).expect(0).stdout;
+    assert!(told.contains("taken over by the next start only: drain, filesystem:notes"), "{told}");
+    running.signal(Signal::SIGHUP);
+    world.until(&["--version"], |_| world.log().contains("what=\"drain, filesystem:notes\""));
     running.signal(Signal::SIGTERM);
     assert_eq!(running.wait(), 0);
     let last = world.thought(&["event", "list", "--json", "--limit", "1"]).expect(0).json();

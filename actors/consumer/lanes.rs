@@ -148,7 +148,7 @@ impl Lanes {
             lane.moved(news.head);
             if let Some(NewsPage { after, through, events }) = news.page {
                 let events = events.into_iter().map(Arc::unwrap_or_clone);
-                let events = events.filter(|event| self.args.spec.subscription.matches(event)).collect();
+                let events = events.filter(|event| self.args.spec.subscription().matches(event)).collect();
                 lane.offered(after, events, through, now, &self.args.spec.limits);
             }
             self.touched.insert(source);

@@ -106,7 +106,7 @@ pub(super) fn matching(
         let page = reader.backlog(&types, source, looked_at, limit)?;
         let Some(last) = page.last() else { return Ok((Vec::new(), head.max(looked_at))) };
         looked_at = last.sequence;
-        let found: Vec<Event> = page.into_iter().filter(|e| spec.subscription.matches(e)).collect();
+        let found: Vec<Event> = page.into_iter().filter(|e| spec.subscription().matches(e)).collect();
         if !found.is_empty() {
             return Ok((found, looked_at));
         }

@@ -22,8 +22,6 @@ pub struct ConsumerSpec {
     pub key: ConsumerKey,
     /// The declaration's fingerprint.
     pub fingerprint: Sha256Hash,
-    /// What it listens to.
-    pub subscription: Subscription,
     /// Its bounds.
     pub limits: Limits,
     /// How attempts are recorded.
@@ -40,8 +38,8 @@ pub struct ConsumerSpec {
     pub work: Work,
     /// What becomes of progress when this version takes over from another.
     pub on_version_change: VersionChange,
-    /// The checked declaration as canonical JSON, registered with its first start.
-    pub canonical: String,
+    /// The declaration itself.
+    pub declaration: Arc<Declaration>,
 }
 
 /// Is what a consumer does with its triggers.
@@ -62,8 +60,8 @@ impl std::fmt::Debug for ConsumerSpec {
 impl ConsumerSpec {
     /// Compiles a declaration; one that asks a model does so through `facilities`.
     #[must_use]
-    pub fn of(declaration: &Declaration, facilities: &Facilities) -> Self {
-        let subscription = declaration.subscription().clone();
+    pub fn of(declaration: &Arc<Declaration>, facilities: &Facilities) -> Self {
+        let subscription = declaration.subscription();
         let batch = subscription.batch();
         let context = declaration.context();
         let lifecycle = declaration.lifecycle();
@@ -94,9 +92,14 @@ impl ConsumerSpec {
             emit: declaration.emit().iter().cloned().collect(),
             work,
             on_version_change: declaration.on_version_change().clone(),
-            canonical: declaration.canonical(),
-            subscription,
+            declaration: Arc::clone(declaration),
         }
+    }
+
+    /// Returns what it listens to.
+    #[must_use]
+    pub fn subscription(&self) -> &Subscription {
+        self.declaration.subscription()
     }
 
     /// Returns what an attempt's commits bind.
@@ -115,20 +118,20 @@ impl ConsumerSpec {
     #[must_use]
     pub fn filter(&self) -> SourceFilter {
         SourceFilter {
-            sources: self.subscription.sources().clone(),
-            kinds: self.subscription.kinds().clone(),
+            sources: self.subscription().sources().clone(),
+            kinds: self.subscription().kinds().clone(),
         }
     }
 
     /// Returns the registered types it listens to.
     #[must_use]
     pub fn types(&self) -> Vec<TypeName> {
-        self.subscription.accepted_types().iter().cloned().collect()
+        self.subscription().accepted_types().iter().cloned().collect()
     }
 
     /// Says whether events of this source are for it.
     #[must_use]
     pub fn includes(&self, source: &SourceId) -> bool {
-        self.subscription.includes(source)
+        self.subscription().includes(source)
     }
 }

@@ -290,7 +290,7 @@ fn open_work(
             let Some(last) = page.last() else { break };
             after = last.sequence;
             let waits =
-                |event: &&Event| !claimed.contains(&event.sequence) && spec.subscription.matches(event);
+                |event: &&Event| !claimed.contains(&event.sequence) && spec.subscription().matches(event);
             work += page.iter().filter(waits).count();
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn handover(
     now: Timestamp,
 ) -> Result<Commit, RowError> {
     let mut commit = Commit::default();
-    let position = reader.last_position()?;
+    let heads = reader.heads()?;
     for spec in coming {
         if registered.iter().any(|r| r.consumer == spec.key) {
             continue;
@@ -36,8 +36,8 @@ pub(super) fn handover(
         let row = Registered {
             consumer: spec.key.clone(),
             fingerprint: spec.fingerprint,
-            canonical: spec.canonical.clone(),
-            position,
+            canonical: spec.declaration.canonical(),
+            position: heads.position,
             at: now,
         };
         commit.rows.push(Row::Declaration(row));
@@ -61,8 +61,8 @@ pub(super) fn handover(
             commit.appends.extend(installed.appends);
         }
         let successor = Successor { reader, spec, before, frozen, frame: spec.frame(incarnation, now) };
-        for head in reader.sources()?.into_iter().filter(|head| spec.includes(&head.source)) {
-            successor.begin(&head, &mut commit)?;
+        for head in heads.sources.iter().filter(|head| spec.includes(&head.source)) {
+            successor.begin(head, &mut commit)?;
         }
     }
     Ok(commit)
@@ -120,7 +120,7 @@ impl Successor<'_> {
             // Without a row it stood before the first event, wherever a consumer that is new would begin.
             Some(before) => self.reader.progress(&before.consumer, source)?,
             None if self.before.is_some() && replays => 0,
-            None => match self.spec.subscription.replay() {
+            None => match self.spec.subscription().replay() {
                 Replay::Beginning => 0,
                 Replay::Now => head.sequence,
                 Replay::Sequence(sequence) => sequence.saturating_sub(1).min(head.sequence),
@@ -153,7 +153,7 @@ impl Successor<'_> {
             let page = self.reader.backlog(&types, source, after, PAGE_ROWS_MAX)?;
             let Some(end) = page.last() else { return Ok(()) };
             after = end.sequence;
-            let matching = |event: &Event| event.sequence <= last && self.spec.subscription.matches(event);
+            let matching = |event: &Event| event.sequence <= last && self.spec.subscription().matches(event);
             for event in page.into_iter().filter(matching) {
                 let mut execution = Execution::fix(&self.frame, std::slice::from_ref(&event));
                 if settled.contains(&event.sequence) {

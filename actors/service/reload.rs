@@ -166,8 +166,7 @@ impl ServiceHandle {
         let (reader, specs, before) = (self.reader(), coming.to_vec(), registered.to_vec());
         let incarnation = self.0.incarnation;
         let mut commit = blocking(move || handover(&reader, &specs, &before, incarnation, now)).await?;
-        let enabled: Vec<ConsumerKey> =
-            (self.0.compile)(&loaded.declarations).into_iter().map(|s| s.key).collect();
+        let enabled = loaded.declarations.enabled().map(|declared| declared.key().clone()).collect();
         let set = set_fingerprint(loaded);
         let position = *self.0.log.head().borrow();
         let event = DeclarationsLoaded { enabled, set, at: now };

@@ -51,7 +51,35 @@ pub struct StatusCell {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Told {
     pub(crate) note: Option<ReasonCode>,
-    pub(crate) details: BTreeMap<&'static str, Detail>,
+    pub(crate) details: Details,
+}
+
+/// What an actor tells about itself, by name: a handful, of which every actor has a few.
+#[derive(Debug, Default, Clone)]
+pub struct Details(Vec<(&'static str, Detail)>);
+
+impl Details {
+    /// Sets one; returns what it was before.
+    pub fn insert(&mut self, key: &'static str, detail: Detail) -> Option<Detail> {
+        if let Some((_, told)) = self.0.iter_mut().find(|(told, _)| *told == key) {
+            return Some(std::mem::replace(told, detail));
+        }
+        self.0.reserve_exact(1);
+        self.0.push((key, detail));
+        None
+    }
+
+    /// Takes one back; returns what it was.
+    pub fn remove(&mut self, key: &'static str) -> Option<Detail> {
+        let place = self.0.iter().position(|(told, _)| *told == key)?;
+        Some(self.0.remove(place).1)
+    }
+}
+
+impl From<Details> for BTreeMap<&'static str, Detail> {
+    fn from(details: Details) -> Self {
+        details.0.into_iter().collect()
+    }
 }
 
 impl StatusCell {
@@ -73,7 +101,7 @@ impl StatusCell {
     }
 
     /// Says all at once what the actor is doing.
-    pub fn tell(&self, note: Option<ReasonCode>, change: impl FnOnce(&mut BTreeMap<&'static str, Detail>)) {
+    pub fn tell(&self, note: Option<ReasonCode>, change: impl FnOnce(&mut Details)) {
         let mut told = lock(&self.told);
         told.note = note;
         change(&mut told.details);

@@ -150,7 +150,7 @@ pub(crate) fn read_slot(slot: &Slot) -> TreeNode {
     });
     let told = slot.with(|record| Arc::clone(&record.status)).told();
     node.note = node.note.or(told.note);
-    node.detail = told.details;
+    node.detail = told.details.into();
     node.children = slot.spec.nested.as_deref().map(read_children).unwrap_or_default();
     node
 }

@@ -6,6 +6,7 @@
 //! [`identity`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -328,26 +329,32 @@ impl Declaration {
     }
 }
 
-/// Is every declaration of a configuration: valid together, each id once.
+/// Is every declaration of a configuration: valid together, each id once. There may be thousands, so they are shared
+/// and never copied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeclarationSet {
-    declarations: BTreeMap<ConsumerId, Declaration>,
+    declarations: Arc<BTreeMap<ConsumerId, Arc<Declaration>>>,
 }
 
 impl DeclarationSet {
     /// Returns the declaration of this id.
     #[must_use]
     pub fn get(&self, id: &ConsumerId) -> Option<&Declaration> {
-        self.declarations.get(id)
+        self.declarations.get(id).map(Arc::as_ref)
     }
 
     /// Returns all declarations, in order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Declaration> {
-        self.declarations.values()
+        self.declarations.values().map(Arc::as_ref)
     }
 
     /// Returns the declarations that are to run, in order of their ids.
     pub fn enabled(&self) -> impl Iterator<Item = &Declaration> {
+        self.iter().filter(|declaration| declaration.enabled)
+    }
+
+    /// Returns the same for whoever keeps them.
+    pub fn enabled_shared(&self) -> impl Iterator<Item = &Arc<Declaration>> {
         self.declarations.values().filter(|declaration| declaration.enabled)
     }
 

@@ -26,7 +26,7 @@ mod writer;
 
 pub use journal::JournalError;
 pub use reader::{
-    AccountState, Chat, Claim, ObservedError, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader, RequestFault,
+    AccountState, Chat, Claim, Heads, ObservedError, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader, RequestFault,
     SnapshotError, SourceHead,
 };
 pub use rows::RowError;

@@ -55,6 +55,15 @@ pub struct SourceHead {
     pub position: u64,
 }
 
+/// How far everything reached at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// The position of the newest event.
+    pub position: u64,
+    /// All sources, by name.
+    pub sources: Vec<SourceHead>,
+}
+
 /// Reads the log; see the module's page.
 #[derive(Clone, Debug)]
 pub struct Reader {
@@ -326,6 +335,17 @@ impl Reader {
         })
     }
 
+    /// Returns how far the log and all its sources reached at one moment.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn heads(&self) -> Result<Heads, RowError> {
+        self.view(|view| {
+            let sources = self.heads_in(view, |_| true)?;
+            Ok(Heads { position: view.last_position()?, sources })
+        })
+    }
+
     /// Returns all sources with their heads, by name.
     ///
     /// # Errors
@@ -339,17 +359,23 @@ impl Reader {
     /// # Errors
     /// [`RowError`] if the log cannot be read.
     pub fn sources_where(&self, wanted: impl Fn(&SourceId) -> bool) -> Result<Vec<SourceHead>, RowError> {
-        self.view(|view| {
-            let heads = view.table(Table::Heads)?;
-            let mut found = Vec::new();
-            for (number, source) in self.shared.names.sources(&wanted) {
-                let Some(row) = heads.get(&key!(number)[..]).map_err(RowError::storage)? else { continue };
-                let head = Head::read(row.value()).at(Table::Heads, &source)?;
-                let Head { sequence, chain, position } = head;
-                found.push(SourceHead { source, sequence, chain, position });
-            }
-            Ok(found)
-        })
+        self.view(|view| self.heads_in(view, wanted))
+    }
+
+    fn heads_in(
+        &self,
+        view: &View<'_>,
+        wanted: impl Fn(&SourceId) -> bool,
+    ) -> Result<Vec<SourceHead>, RowError> {
+        let heads = view.table(Table::Heads)?;
+        let mut found = Vec::new();
+        for (number, source) in self.shared.names.sources(&wanted) {
+            let Some(row) = heads.get(&key!(number)[..]).map_err(RowError::storage)? else { continue };
+            let head = Head::read(row.value()).at(Table::Heads, &source)?;
+            let Head { sequence, chain, position } = head;
+            found.push(SourceHead { source, sequence, chain, position });
+        }
+        Ok(found)
     }
 
     /// Returns where a source stands; `None` if it has no event.

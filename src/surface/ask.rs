@@ -49,6 +49,42 @@ impl From<Asked> for Operated {
     }
 }
 
+impl Ask {
+    /// Says whether the answer tells who is alive. To find that out, every actor is looked at: with thousands of
+    /// them it costs more than most answers.
+    #[must_use]
+    pub const fn looks_at_actors(&self) -> bool {
+        match self {
+            Self::Tree { .. }
+            | Self::Status { .. }
+            | Self::Inbox
+            | Self::InboxAll
+            | Self::Proposals(_)
+            | Self::Why { .. }
+            | Self::Consumers { .. }
+            | Self::Skipped { .. } => true,
+            // A source that has no event yet may be watched all the same.
+            Self::Events(filter) | Self::Tail(filter) => filter.source.is_some(),
+            Self::Runs(filter) => filter.source.is_some(),
+            Self::Event { .. }
+            | Self::Lineage { .. }
+            | Self::Run { .. }
+            | Self::Context { .. }
+            | Self::ContextDiff { .. }
+            | Self::Sources
+            | Self::Explain { .. }
+            | Self::Verify { .. }
+            | Self::Accounts
+            | Self::Account { .. }
+            | Self::Simulate { .. }
+            | Self::Deliveries { .. }
+            | Self::Delivery { .. }
+            | Self::Registered
+            | Self::Judgments(_) => false,
+        }
+    }
+}
+
 /// Is a question; its answer is a stream of values, one for most.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]

@@ -69,6 +69,8 @@ pub struct Folder {
     pub root: PathBuf,
     /// Which files are documents, and how much is looked at.
     pub rules: ScanRules,
+    /// The patterns of what is taken and of what is not, as they are written.
+    pub patterns: (Vec<String>, Vec<String>),
     /// The class of everything in it.
     pub privacy: Privacy,
 }
@@ -226,6 +228,7 @@ impl Reader<'_> {
             source: SourceId::parse(&format!("filesystem:{name}")).ok()?,
             root: root_path,
             rules: ScanRules { selection: selection?, bounds },
+            patterns: (include, ignore),
             privacy: item
                 .get("privacy")
                 .and_then(Node::text)

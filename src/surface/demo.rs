@@ -173,7 +173,13 @@ fn watched(stage: &Stage) -> Result<Folder, Failure> {
     let source =
         SourceId::parse("filesystem:demo").map_err(|error| Failure::of(Exit::Bug, "demo.source", &error))?;
     let rules = ScanRules { selection, bounds: Bounds::default() };
-    Ok(Folder { source, root: stage.folder.clone(), rules, privacy: Privacy::Private })
+    Ok(Folder {
+        source,
+        root: stage.folder.clone(),
+        rules,
+        patterns: Default::default(),
+        privacy: Privacy::Private,
+    })
 }
 
 /// Loads the declarations that ship with the program.

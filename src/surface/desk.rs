@@ -2,7 +2,6 @@
 
 mod proposals;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::activate::{ActivateRequest, Told, activate, menu};
 use crate::ask::{Ask, EventFilter, Operate, Operated, Submit};
+use crate::at_start::AtStart;
 use crate::chance;
-use crate::config::Folder;
 use crate::copies;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -30,6 +29,7 @@ use crate::query::{self, Live, Look, Sink, Unwritable, events, tree};
 use crate::rehearsal;
 use crate::session::now;
 use crate::socket::{Desk, Door, Gone, Greeting, PROTOCOL, Peer, Progress, Reply};
+
 use crate::submit;
 
 /// Two pictures of the tree are at least this far apart.
@@ -50,8 +50,8 @@ pub struct ServiceDesk {
     pub since: Timestamp,
     /// Where its configuration is read.
     pub places: Places,
-    /// The folders that are watched, each with what it is.
-    pub folders: BTreeMap<SourceId, String>,
+    /// What it took from its configuration for good.
+    pub at_start: Arc<AtStart>,
     /// Ends answers that would never end by themselves.
     pub closing: CancellationToken,
     /// Is cancelled once the service has come up.
@@ -76,7 +76,8 @@ impl Desk for ServiceDesk {
             Operated::Ask(Ask::Tree { watch: true }) => self.watch(reply).await,
             Operated::Ask(Ask::Tail(filter)) => {
                 let named = filter.clone();
-                self.looking(move |look| query::names::check_events(look, &named)).await?;
+                let alive = filter.source.is_some();
+                self.looking(alive, move |look| query::names::check_events(look, &named)).await?;
                 self.tail(filter, reply).await
             }
             Operated::Ask(ask) => self.ask(ask, reply).await,
@@ -114,22 +115,24 @@ impl ServiceDesk {
     }
 
     async fn ask(&self, ask: Ask, reply: Reply) -> Result<Exit, Failure> {
-        self.looking(move |look| query::answer(&ask, look, &mut Sending(reply))).await
+        let alive = ask.looks_at_actors();
+        self.looking(alive, move |look| query::answer(&ask, look, &mut Sending(reply))).await
     }
 
-    /// Looks at the log and at what is alive, on a thread that may block.
+    /// Looks at the log, and with `alive` at who is, on a thread that may block.
     async fn looking<T: Send + 'static>(
         &self,
+        alive: bool,
         look_at: impl FnOnce(&Look<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let live = self.live().await?;
+        let live = if alive { Some(self.live().await?) } else { None };
         let service = self.service.clone();
         let answered = tokio::task::spawn_blocking(move || {
             let (declared, catalog) = (service.declarations(), Catalog::of(&service.registry()));
             let reader = service.reader();
             let look = Look {
                 reader: &reader,
-                live: Some(&live),
+                live: live.as_ref(),
                 declared: Some(&declared),
                 catalog: &catalog,
                 now: now(),
@@ -162,22 +165,11 @@ impl ServiceDesk {
     }
 
     async fn picture(&self) -> Result<Value, Failure> {
-        let live = self.live().await?;
-        let service = self.service.clone();
-        let drawn = tokio::task::spawn_blocking(move || {
-            let (declared, catalog) = (service.declarations(), Catalog::of(&service.registry()));
-            let reader = service.reader();
-            let look = Look {
-                reader: &reader,
-                live: Some(&live),
-                declared: Some(&declared),
-                catalog: &catalog,
-                now: now(),
-            };
-            let node = tree::tree(&look)?;
+        let drawn = self.looking(true, |look| {
+            let node = tree::tree(look)?;
             serde_json::to_value(&node).map_err(|error| bug("the tree cannot be written").because(&error))
         });
-        drawn.await.map_err(|_| bug("the tree could not be drawn"))?
+        drawn.await
     }
 
     /// Sends events behind a position, then each new one.
@@ -300,7 +292,7 @@ impl ServiceDesk {
         let by = Operation { operator: peer.operator(), now: now(), key: chance::key("decision")? };
         let hide =
             move |look: &Look<'_>| query::inbox::postpone(&query::inbox::everything(look)?, &id, until, &by);
-        self.settle_decision(self.looking(hide).await?).await
+        self.settle_decision(self.looking(true, hide).await?).await
     }
 
     async fn restart(&self, consumer: &ConsumerId, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {
@@ -318,9 +310,9 @@ impl ServiceDesk {
     async fn reload(&self, reply: &Reply) -> Result<Exit, Failure> {
         let reloaded = self.service.reload().await.map_err(|error| reload_failure(&error))?;
         let mut answer = serde_json::to_value(&reloaded).unwrap_or_default();
-        let moved = self.folders_that_wait_for_a_restart().await;
-        if !moved.is_empty() {
-            answer["restartFor"] = serde_json::to_value(moved).unwrap_or_default();
+        let restart_for = self.at_start.restart_for();
+        if !restart_for.is_empty() {
+            answer["restartFor"] = restart_for.into();
         }
         self.say(reply, &answer).await
     }
@@ -361,23 +353,10 @@ impl ServiceDesk {
         self.say(reply, &exported).await
     }
 
-    /// Returns the sources whose folder or rules the configuration names otherwise than at the start: declarations
-    /// are read again, folders are watched anew by the next start.
-    async fn folders_that_wait_for_a_restart(&self) -> Vec<SourceId> {
-        let places = self.places.clone();
-        let read = tokio::task::spawn_blocking(move || crate::load::load(&places)).await;
-        let Ok(Ok(loaded)) = read else { return Vec::new() };
-        let now: BTreeMap<SourceId, String> =
-            loaded.config.folders.iter().map(|folder| (folder.source.clone(), identity(folder))).collect();
-        let sources = self.folders.keys().chain(now.keys());
-        let moved = sources.filter(|source| self.folders.get(*source) != now.get(*source));
-        moved.cloned().collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
     /// Says that a consumer which is started anew stays paused.
     async fn pause_note(&self, consumer: &ConsumerId) -> Result<Option<String>, Failure> {
         let id = consumer.clone();
-        let control = self.looking(move |look| Ok(look.reader.control(&id)?)).await?;
+        let control = self.looking(false, move |look| Ok(look.reader.control(&id)?)).await?;
         let paused = control.is_some_and(|control| control.is_paused());
         Ok(paused.then(|| format!("it is paused and starts nothing: thought consumer resume {consumer}")))
     }
@@ -385,8 +364,9 @@ impl ServiceDesk {
     /// Refuses to let removals pass where none wait.
     async fn check_removals_wait(&self, source: &SourceId) -> Result<(), Failure> {
         let subject = source.clone();
-        let wait = self.looking(move |look| query::inbox::holds_removals(look.reader, &subject)).await?;
-        if wait || !self.folders.contains_key(source) {
+        let wait =
+            self.looking(false, move |look| query::inbox::holds_removals(look.reader, &subject)).await?;
+        if wait || !self.at_start.watches(source) {
             return Ok(());
         }
         Err(Failure::new(Exit::Refused, "source.nothing-held", format!("{source} holds no removals back"))
@@ -477,11 +457,6 @@ pub(crate) async fn live_of(service: &ServiceHandle, since: Timestamp) -> Result
         tree,
         skipped: service.skipped(),
     })
-}
-
-/// Says in a text what a watched folder is; two of the same text are watched alike.
-pub(crate) fn identity(folder: &Folder) -> String {
-    format!("{:?}", (&folder.root, &folder.rules, folder.privacy))
 }
 
 fn stuck() -> Failure {

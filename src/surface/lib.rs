@@ -5,6 +5,7 @@
 pub mod activate;
 mod apart;
 pub mod ask;
+pub mod at_start;
 pub mod bench;
 mod bots;
 pub mod cells;
@@ -35,5 +36,6 @@ pub mod serve;
 pub mod session;
 pub mod shipped;
 pub mod socket;
+
 pub mod submit;
 pub mod training;

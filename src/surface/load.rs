@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use thoughtstream_domain::declaration::{
     Catalog, ContextStrategy, DeclarationSet, PROMPT_BYTES_MAX, ProviderInfo, load_all,
@@ -34,7 +35,7 @@ pub struct Loaded {
     /// What is watched.
     pub config: Config,
     /// Which event types may be written.
-    pub registry: Registry,
+    pub registry: Arc<Registry>,
     /// The declarations.
     pub set: DeclarationSet,
 }
@@ -105,7 +106,7 @@ pub(crate) fn load_over(places: &Places, staged: Option<&Staged>) -> Result<Load
     }
     match (config, registry, set) {
         (Some(config), Some(registry), Some(set)) if problems.is_empty() => {
-            Ok(Loaded { config, registry, set })
+            Ok(Loaded { config, registry: Arc::new(registry), set })
         }
         _ => Err(LoadFailure::Problems(problems)),
     }

@@ -74,7 +74,7 @@ fn reloaded(value: &Value) -> String {
     let restart = if restart.is_empty() {
         String::new()
     } else {
-        format!("folders are watched anew by the next start: {}\n", restart.join(", "))
+        format!("changed, but taken over by the next start only: {}\n", restart.join(", "))
     };
     say("started", &started) + &say("stopped", &stopped) + &undisturbed + &restart
 }

@@ -3,9 +3,8 @@
 mod signals;
 mod watchdog;
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use thoughtstream_actors::broker::Brokers;
@@ -29,13 +28,14 @@ use thoughtstream_effects::{notify, os};
 use thoughtstream_store::Options;
 use tokio_util::sync::CancellationToken;
 
+use crate::at_start::AtStart;
 use crate::bots;
 use crate::cells;
 use crate::client::{COMING, LOCK, lock_failure};
 use crate::command::asking::{open_failure, open_to_read};
 use crate::command::init::data_failure;
 use crate::config::Config;
-use crate::desk::{ServiceDesk, identity, reload_failure};
+use crate::desk::{ServiceDesk, reload_failure};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::{LoadFailure, Loaded, load};
@@ -44,6 +44,7 @@ use crate::rehearsal;
 use crate::render::count;
 use crate::session::{Session, now};
 use crate::socket::{Doors, keeper};
+
 use crate::submit::{ensure, types_failure};
 
 /// A service that is going down holds the store a little longer than its doors; so long its successor waits.
@@ -135,7 +136,7 @@ fn patience(error: &LockError, data: &Path) -> Duration {
     }
 }
 
-/// Says whether somebody is behind the doors: a service that was killed leaves them standing with nobody there.
+/// Says whether somebody is behind the doors: a service that was killed leaves them at_start with nobody there.
 fn answers(data: &Path) -> bool {
     let doors = crate::socket::recorded(data).ok().flatten();
     doors.is_some_and(|(ask, _)| std::os::unix::net::UnixStream::connect(ask).is_ok())
@@ -155,18 +156,19 @@ fn not_owned(error: &LockError) -> Failure {
 async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Failure> {
     let places = &session.places;
     let drain = Duration::from_millis(loaded.config.drain_ms);
+    let (enabled, folders) = (loaded.set.enabled().count(), loaded.config.folders.len());
     let doors = open_doors(&places.data)?;
-    let told = Told::default();
-    let service = Service::start(arguments(session, how, &loaded, Arc::clone(&doors), told.clone())?);
+    let (told, at_start) = (Told::default(), Arc::new(AtStart::of(&loaded.config)));
+    let begun = (Arc::clone(&doors), told.clone(), Arc::clone(&at_start));
+    let service = Service::start(arguments(session, how, loaded, begun)?);
     let service = service.await.map_err(|error| start_failure(&error))?;
     told.ready.cancel();
     let tidying = tokio::spawn(tidy_memory());
-    let enabled = loaded.set.enabled().count();
     tracing::info!(
         pid = std::process::id(),
         incarnation = service.handle().incarnation(),
         consumers = enabled,
-        sources = loaded.config.folders.len(),
+        sources = folders,
         paused = how.paused,
         "the service answers"
     );
@@ -174,10 +176,10 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     tell(notify::status(&format!(
         "{}, {}",
         count(enabled as u64, "consumer"),
-        count(loaded.config.folders.len() as u64, "folder")
+        count(folders as u64, "folder")
     )));
     let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
-    let outcome = signals::until_the_end(&service, told.stop, drain).await;
+    let outcome = signals::until_the_end(&service, told.stop, at_start, drain).await;
     watchdog.abort();
     tidying.abort();
     // Actors that were left behind may still hold them.
@@ -195,9 +197,10 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     }
 }
 
-/// Gives back what starting took, once consumers have read where they stand, and once more when all is quiet.
+/// Gives back what starting took: once consumers have read where they stand, which thousands of them do for a
+/// second, and once more when the threads that read for them have gone.
 async fn tidy_memory() {
-    for wait in [Duration::from_millis(500), Duration::from_secs(10)] {
+    for wait in [500, 2_000, 12_000].map(Duration::from_millis) {
         tokio::time::sleep(wait).await;
         // It goes through everything that was allocated, which blocks.
         drop(tokio::task::spawn_blocking(os::return_freed_memory).await);
@@ -220,20 +223,18 @@ fn open_doors(data: &Path) -> Result<Arc<Doors>, Failure> {
 fn arguments(
     session: &Session,
     how: How,
-    loaded: &Loaded,
-    doors: Arc<Doors>,
-    told: Told,
+    loaded: Loaded,
+    (doors, told, at_start): (Arc<Doors>, Told, Arc<AtStart>),
 ) -> Result<ServiceArgs, Failure> {
     let (since, our_uid, places) = (now(), nix::unistd::geteuid().as_raw(), session.places.clone());
-    let watched = loaded.config.folders.iter();
-    let folders: BTreeMap<_, _> = watched.map(|folder| (folder.source.clone(), identity(folder))).collect();
-    work(session, how, loaded, move |service| {
+    let reads = Arc::clone(&at_start);
+    work(session, how, loaded, reads, move |service| {
         let service = service.clone();
         vec![keeper::child(doors, our_uid, move |closing| ServiceDesk {
             service: service.clone(),
             since,
             places: places.clone(),
-            folders: folders.clone(),
+            at_start: Arc::clone(&at_start),
             closing,
             ready: told.ready.clone(),
             stop: told.stop.clone(),
@@ -248,7 +249,8 @@ fn arguments(
 pub(crate) fn work(
     session: &Session,
     how: How,
-    loaded: &Loaded,
+    loaded: Loaded,
+    at_start: Arc<AtStart>,
     doors: impl FnOnce(&ServiceHandle) -> Vec<ChildSpec> + Send + 'static,
 ) -> Result<ServiceArgs, Failure> {
     let data = session.places.data.clone();
@@ -277,7 +279,7 @@ pub(crate) fn work(
         data,
         disk: None,
         options: Options::default(),
-        load: loader(session.places.clone()),
+        load: loader(session.places.clone(), loaded, at_start),
         compile: Arc::new(move |set: &DeclarationSet| compile(set, &facilities)),
         paused: how.paused,
         clock: Arc::new(SystemClock),
@@ -308,10 +310,15 @@ fn points(session: &Session, config: &Config) -> Result<Arc<KillPoints>, Failure
     Ok(if marked { KillPoints::for_rehearsal() } else { KillPoints::disabled() })
 }
 
-/// Reads the configuration again for a reload. Folders are watched from the next start.
-fn loader(places: Places) -> Load {
-    Arc::new(move || match load(&places) {
-        Ok(loaded) => Ok(Taken { declarations: loaded.set, registry: Arc::new(loaded.registry) }),
+/// Hands out what was read already, and reads the configuration again for each reload.
+fn loader(places: Places, first: Loaded, at_start: Arc<AtStart>) -> Load {
+    let first = Mutex::new(Some(first));
+    let taken = move || first.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Arc::new(move || match taken().map_or_else(|| load(&places), Ok) {
+        Ok(loaded) => {
+            at_start.note(&loaded.config);
+            Ok(Taken { declarations: loaded.set, registry: loaded.registry })
+        }
         Err(LoadFailure::Problems(problems)) => Err(problems),
         Err(LoadFailure::Unreadable(failure)) => {
             let message = failure.causes.iter().fold(failure.what, |text, cause| text + ": " + cause);

@@ -1,6 +1,7 @@
 //! Loading: every file at once, every problem at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::compile::Compiler;
 use super::keys::DECLARATION;
@@ -27,7 +28,7 @@ pub fn load_all(
     let mut files: Vec<&(String, Vec<u8>)> = files.iter().collect();
     files.sort_by(|one, other| one.0.cmp(&other.0));
     let mut problems = Vec::new();
-    let mut set = DeclarationSet::default();
+    let mut declarations = BTreeMap::new();
     let mut seen: BTreeMap<ConsumerId, (String, u32)> = BTreeMap::new();
     for (name, bytes) in files {
         let known = problems.len();
@@ -53,7 +54,7 @@ pub fn load_all(
         }
         match declaration {
             Some(declaration) if problems.len() == known => {
-                set.declarations.insert(declaration.id().clone(), declaration);
+                declarations.insert(declaration.id().clone(), Arc::new(declaration));
             }
             Some(_) => {}
             None if problems.len() > known => {}
@@ -64,6 +65,7 @@ pub fn load_all(
             }
         }
     }
+    let set = DeclarationSet { declarations: Arc::new(declarations) };
     problems.extend(one_replier(&set));
     if problems.is_empty() {
         return Ok(set);

@@ -200,7 +200,7 @@ fn catalog(registry: &Registry) -> Catalog {
 /// Puts a runner of the measurement's own into what was declared.
 fn compile(steps: Arc<Steps>) -> Compile {
     Arc::new(move |set: &DeclarationSet| {
-        set.enabled()
+        set.enabled_shared()
             .map(|declaration| ConsumerSpec::of(declaration, &Facilities::default()))
             .map(|spec| ConsumerSpec { work: Work::Transform(steps.clone()), ..spec })
             .collect()

@@ -5,6 +5,7 @@
 
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thoughtstream_actors::service::Service;
@@ -18,6 +19,7 @@ use thoughtstream_store::Reader;
 use tokio::time::sleep;
 
 use super::{DRAIN, Stage, memory, story};
+use crate::at_start::AtStart;
 use crate::command::rehearse::Pointing;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -83,7 +85,8 @@ pub(super) async fn play(stage: &Stage, keep: bool, out: &mut Out) -> Result<Exi
     })?;
     let session = Session { places, json: false };
     let loaded = load(&session.places)?;
-    let service = Service::start(work(&session, How::default(), &loaded, |_| Vec::new())?).await;
+    let at_start = Arc::new(AtStart::of(&loaded.config));
+    let service = Service::start(work(&session, How::default(), loaded, at_start, |_| Vec::new())?).await;
     let service = service.map_err(|error| start_failure(&error))?;
     let told = tokio::select! {
         told = tell(&service, stage, &peers, (pointing.chat, &config), keep, out) => told,

@@ -1,5 +1,6 @@
 //! What the process is told from outside: stop in order, stop at once, read the declarations again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thoughtstream_actors::service::{Service, ServiceHandle};
@@ -8,13 +9,19 @@ use thoughtstream_effects::notify;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::at_start::AtStart;
 use crate::desk::reload_failure;
 
 /// After the drain was cut short, the rest may take this long before it is left behind.
 const HARD_STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits until the service has ended, by itself or because it was told to.
-pub(super) async fn until_the_end(service: &Service, stop: CancellationToken, drain: Duration) -> Outcome {
+pub(super) async fn until_the_end(
+    service: &Service,
+    stop: CancellationToken,
+    at_start: Arc<AtStart>,
+    drain: Duration,
+) -> Outcome {
     let mut signals = Signals::listen();
     loop {
         tokio::select! {
@@ -23,7 +30,7 @@ pub(super) async fn until_the_end(service: &Service, stop: CancellationToken, dr
             told = signals.next() => match told {
                 Told::Stop => break,
                 // In a task of its own: a reload that waits for the log must not keep a stop waiting.
-                Told::Reload => drop(tokio::spawn(reload(service.handle().clone()))),
+                Told::Reload => drop(tokio::spawn(reload(service.handle().clone(), Arc::clone(&at_start)))),
             },
         }
     }
@@ -48,14 +55,21 @@ pub(super) async fn until_the_end(service: &Service, stop: CancellationToken, dr
     tokio::time::timeout(HARD_STOP_PATIENCE, service.ended()).await.unwrap_or(Outcome::Stopped)
 }
 
-async fn reload(service: ServiceHandle) {
+async fn reload(service: ServiceHandle, at_start: Arc<AtStart>) {
     match service.reload().await {
-        Ok(reloaded) => tracing::info!(
-            started = reloaded.started.len(),
-            stopped = reloaded.stopped.len(),
-            unchanged = reloaded.unchanged.len(),
-            "the declarations were read again"
-        ),
+        Ok(reloaded) => {
+            tracing::info!(
+                started = reloaded.started.len(),
+                stopped = reloaded.stopped.len(),
+                unchanged = reloaded.unchanged.len(),
+                "the declarations were read again"
+            );
+            let restart_for = at_start.restart_for();
+            if !restart_for.is_empty() {
+                let what = restart_for.join(", ");
+                tracing::warn!(what, "changed in the configuration, but taken over by the next start only");
+            }
+        }
         Err(error) => {
             let failure = reload_failure(&error);
             // The places of problems are ours to tell; the offending text is not.

@@ -200,7 +200,7 @@ impl Temper {
 #[must_use]
 pub fn compile(temper: Temper) -> Compile {
     Arc::new(move |set: &DeclarationSet| {
-        let specs = set.enabled().map(|declaration| {
+        let specs = set.enabled_shared().map(|declaration| {
             let spec = ConsumerSpec::of(declaration, &Facilities::default());
             let part = CAST.iter().find(|part| part.id == spec.key.id.as_str());
             match part.and_then(|part| part.echoes) {

@@ -37,6 +37,30 @@ fn sequences_start_at_one_and_have_no_gaps() {
 }
 
 #[test]
+fn heads_are_those_of_one_moment_while_others_write() {
+    let (_, mut store) = fresh();
+    let reader = store.reader.clone();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(move || {
+            for number in 0..300 {
+                let events = ["notes:a", "notes:b", &format!("notes:x{}", number % 7)]
+                    .map(|source| note_in(envelope(source, &format!("{source}{number}")), "x"));
+                committed(&mut store, &append(events.into()));
+            }
+        });
+        loop {
+            let over = writing.is_finished();
+            let heads = reader.heads().unwrap();
+            let counted: u64 = heads.sources.iter().map(|head| head.sequence).sum();
+            assert_eq!(counted, heads.position, "every event is in one source");
+            if over {
+                return assert_eq!(heads.position, 900);
+            }
+        }
+    });
+}
+
+#[test]
 fn an_event_is_read_back_as_it_was_written() {
     let (_, mut store) = fresh();
     let first = committed(&mut store, &append(vec![note("a", "hello")]))[0];
