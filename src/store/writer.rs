@@ -60,10 +60,6 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
 /// reopen; refusing before it costs nothing and leaves reading untouched.
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
-/// How many commits behind a compaction bring what the first of them wrote from the end of the file to its front:
-/// each frees what the one before it wrote.
-const COMMITS_TO_THE_FRONT: usize = 3;
-
 /// How many bytes of pages a byte of journal may come to: pages are written anew and older ones are kept until
 /// the checkpoint.
 const PAGES_PER_BYTE: u64 = 4;
@@ -370,24 +366,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Moves the log together and gives free space back to the disk. Readers and writers wait meanwhile, about
-    /// a minute for some gigabytes: for maintenance, not for every day.
+    /// Moves the log together, gives free space back to the disk and closes the log. Readers and writers wait
+    /// meanwhile, about a minute for some gigabytes: for maintenance, not for every day.
+    ///
+    /// A compacted database has no free page, and the next commit grows its file to about twice the size; only as it
+    /// closes are new pages put in front and the end cut off. So it closes here; [`Self::reopen`] goes on with it.
     ///
     /// # Errors
     /// The log is whole then all the same; after a failed write it must be opened again.
-    pub fn compact(&mut self) -> Result<(), WriteError> {
+    pub fn compact_and_close(&mut self) -> Result<(), WriteError> {
         self.checkpoint()?;
         let shared = self.shared.clone();
         let compacted = shared.alone(Database::compact).ok_or(WriteError::MustReopen)?;
         compacted.map_err(|error| self.fail(error.into()))?;
-        // Compaction leaves nothing for a quick repair; the next crash would cost a walk over everything. It leaves
-        // no free page either, so the first commit behind it lands at the end of a file grown for it; the ones after
-        // move that to the front again, where the database trims the end as it closes.
-        let end = self.journal.end();
-        for _ in 0..COMMITS_TO_THE_FRONT {
-            self.carry_to(end)?;
-        }
-        Ok(())
+        self.close()
     }
 
     /// Drops everything that is derived from events, runs and versions, and builds it again in one durable step.

@@ -72,8 +72,7 @@ fn files(data: &Path) -> Result<Vec<PathBuf>, BenchError> {
 
 fn room(data: &Path, events: u64) -> Result<Ratio, BenchError> {
     let mut store = Store::open(data, Options::default()).map_err(BenchError::of)?;
-    store.writer.compact().map_err(BenchError::of)?;
-    store.writer.close().map_err(BenchError::of)?;
+    store.writer.compact_and_close().map_err(BenchError::of)?;
     drop(store);
     let bytes: u64 = files(data)?.iter().filter_map(|path| path.metadata().ok()).map(|m| m.len()).sum();
     let each = bytes as f64 / events as f64 / 1024.0;

@@ -71,6 +71,30 @@ mod tests {
     /// The definitions as they are now. A change of one that logs may hold must not go unnoticed.
     const PINNED: &[(&str, &str)] = &[
         (
+            "stream.thought.agent.correction.proposed@1",
+            "1dd1fca50ebc3de9021de664f07cb7267bdd5636a60fb98fb581a197488b931d",
+        ),
+        (
+            "stream.thought.agent.memory-change.materialization.failed@1",
+            "3fde67e1218ce89fd80b01de31acb4655171d93452f72cc322c8b15fbafc7f0f",
+        ),
+        (
+            "stream.thought.agent.memory-change.materialization.started@1",
+            "bed42e8f7ad09f0471e6a4865c0b779d890aedc6a29a692feb8d6a0315bfc19b",
+        ),
+        (
+            "stream.thought.agent.memory-change.materialized@1",
+            "00812d60a014a47155133cd915b248560ff8dd8e73a271fffeb0bd75b45f2c40",
+        ),
+        (
+            "stream.thought.agent.memory-change.proposed@1",
+            "4410ab6ca1fecead8a39431b5dfea68c395057428c01ad110d9e0491ebe659d9",
+        ),
+        (
+            "stream.thought.agent.proposal.decision@1",
+            "ca0c6451fad76d6beb874b6e38c91aa1bdd3d4a5c74258c579b0e9f2b5602b9b",
+        ),
+        (
             "stream.thought.delivery.claimed@1",
             "adb0712c8f20cef771e95b7890af4d3551adc4b31b69d61eb017f7a6d0de5625",
         ),
@@ -113,6 +137,14 @@ mod tests {
         (
             "stream.thought.escalation.raised@1",
             "6a10991796221ad517a37b26ffedd0e81f242cec58e21783841ac391fd10ca4c",
+        ),
+        (
+            "stream.thought.focus.declaration.proposed@1",
+            "f433fdcdd0294704872cba21e98199138a84a4d35e32a5f20aed454a66d11e8e",
+        ),
+        (
+            "stream.thought.inbox.postponed@1",
+            "84b2a85baf105ff367f297eee3ab747fd12f29509f77ef4f48627d7073c568c0",
         ),
         (
             "stream.thought.judgment.training-example.retracted@1",
@@ -189,12 +221,32 @@ mod tests {
             "61e847e43a3a040bb64eff0a6c7fe8a3df2e6ca0b52f0ae8c092e2598cb38349",
         ),
         (
+            "stream.thought.system.activation.begun@1",
+            "f35d085c1e9c06437a7ccda1e21480c2ab94de0edb09ad06e4344bf66363e262",
+        ),
+        (
+            "stream.thought.system.activation.cancelled@1",
+            "f82ba7a07e8fe50cdbc752e042bdb4a59e1fcf93b1863f79dc5b572fd1ed47a6",
+        ),
+        (
+            "stream.thought.system.activation.stepped@1",
+            "a32527a8fb2091f00f5442dc96ecc014993ec7fe9d6c31048bd0a1e0556e04aa",
+        ),
+        (
             "stream.thought.system.declarations-loaded@1",
             "892719a546983e1d95c060fdf4de6fdf58d224372f8cf74f35dcf9c46d8d9538",
         ),
         (
             "stream.thought.system.incident@1",
             "1ae770bf759d0b9e9157aa4b88b138d9d0524fc6a4d5cc032fee0ef5d79d0580",
+        ),
+        (
+            "stream.thought.system.menu.notice@1",
+            "c78864f56ee5f13a5879be814bb32b2db2fd2cf94aaf5ddfd897d7b3e8467dd5",
+        ),
+        (
+            "stream.thought.system.menu.registered@1",
+            "386f71ba6a6b80b64a7766004d0c07d02a18f3c2ae565c45b340ccd90f51198e",
         ),
         (
             "stream.thought.system.paused@1",
@@ -252,6 +304,16 @@ mod tests {
              any other change is another version of the type:\n{}",
             changed.join("\n")
         );
+    }
+
+    #[test]
+    fn every_shipped_definition_is_held() {
+        let registry = Registry::shipped();
+        let held = |kind: &str| PINNED.iter().any(|(pinned, _)| *pinned == kind);
+        let unheld = registry.definitions().filter(|definition| !held(&definition.kind().to_string()));
+        let unheld: Vec<String> =
+            unheld.map(|one| format!("(\"{}\", \"{}\"),", one.kind(), one.hash())).collect();
+        assert!(unheld.is_empty(), "these belong into the list above:\n{}", unheld.join("\n"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::socket::Door;
 /// [`Failure`] if a service has the log open, or the log cannot be written.
 pub fn compact(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let before = blocks(session);
-    alone(session, |store| store.writer.compact())?;
+    alone(session, |store| store.writer.compact_and_close())?;
     let after = blocks(session);
     if session.json {
         out.json(&serde_json::json!({ "bytesBefore": before, "bytesAfter": after }))?;

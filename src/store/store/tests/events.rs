@@ -336,8 +336,7 @@ fn a_compacted_log_is_no_larger_than_what_is_in_it() {
         let notes = (0..100).map(|n| note(&format!("{group:03}/{n:03}"), &"x".repeat(TEXT)));
         committed(&mut store, &append(notes.collect()));
     }
-    store.writer.compact().unwrap();
-    store.writer.close().unwrap();
+    store.writer.compact_and_close().unwrap();
     drop(store);
     let (held, content) = (disk.bytes("log.redb").unwrap().len(), 40 * 100 * TEXT);
     assert!(held < 2 * content, "{held} bytes hold {content}");
@@ -353,9 +352,10 @@ fn compacting_gives_space_back_and_stays_quick_to_open() {
     let reader = store.reader.clone();
     store.writer.checkpoint().unwrap();
     let before = disk.bytes("log.redb").unwrap().len();
-    store.writer.compact().unwrap();
+    store.writer.compact_and_close().unwrap();
     let after = disk.bytes("log.redb").unwrap().len();
     assert!(after < before, "{before} {after}");
+    store.writer.reopen().unwrap();
     committed(&mut store, &append(vec![note("more", "y")]));
     assert_eq!(reader.last_position().unwrap(), 81);
     let again = open(&disk.image(Loss::All)).unwrap();
