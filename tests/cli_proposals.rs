@@ -325,6 +325,8 @@ fn not_now_hides_a_thing_in_the_list_and_decides_nothing() {
     // What comes to wait anew is shown anew: the decision has not come to its end.
     desk.world.thought(&["inbox", "accept", &memory]).expect(0);
     assert_eq!(desk.inbox().len(), 2);
+    let why = desk.world.thought(&["why", &memory]).expect(0).stdout;
+    assert!(why.contains("unmaterialized") && why.contains("decided: accept"), "{why}");
     assert!(
         desk.world
             .thought(&["inbox", "later", "nothing", "--for", "1h"])
@@ -345,6 +347,8 @@ fn a_document_that_moved_makes_its_proposal_stale_and_says_what_to_do() {
     assert!(ways.contains("thought inbox reject evt_") && ways.contains("ask for it again"), "{ways}");
     let why = desk.inbox().iter().map(|row| row["why"].to_string()).collect::<Vec<_>>().join(" ");
     assert!(why.contains("stale"), "{why}");
+    let why = desk.world.thought(&["why", &desk.memory()]).expect(0).stdout;
+    assert!(why.contains("proposal") && why.contains("stale") && why.contains("ask for it again"), "{why}");
     // What is shown is the change of the frozen base, and nothing is rebased.
     let shown = desk.world.thought(&["inbox", "show", &desk.memory(), "--content"]).expect(0).stdout;
     assert!(shown.contains("  │  Likes tea.") && !shown.contains("coffee"), "{shown}");

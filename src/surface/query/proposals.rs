@@ -265,6 +265,8 @@ fn find(reader: &Reader, id: &EventId) -> Result<Event, Failure> {
     found.ok_or_else(|| unknown("proposal", id))
 }
 
+pub(crate) use standing::show;
+
 /// Returns a proposal with where it stands.
 pub(crate) fn one(reader: &Reader, event: &Event, content: bool) -> Result<Option<Proposal>, Failure> {
     let Some(kind) = kind_of(event) else { return Ok(None) };

@@ -11,6 +11,7 @@ use thoughtstream_store::Reader;
 
 use super::consumers::{self, Consumer, State};
 use super::events::find;
+use super::proposals::{self, Proposal};
 use super::runs::find_execution;
 use super::{Look, inbox, unknown};
 use crate::exit::Exit;
@@ -142,7 +143,30 @@ fn closed(how: Closure, consumer: &ConsumerKey, attempts: u32) -> (&'static str,
     }
 }
 
+/// Says where a proposal stands: its state and its ways out are those of the inbox.
+fn of_proposal(proposal: Proposal) -> Why {
+    let by = proposal.agent.map_or_else(|| "an agent".to_owned(), |agent| agent.to_string());
+    let mut fact = format!("{by} proposed a {}", proposal.kind);
+    let mut since = proposal.at;
+    if let Some(decision) = proposal.decision {
+        since = decision.at;
+        fact.push_str(&format!("; {} decided: {}", decision.actor, decision.disposition));
+    }
+    if let Some(code) = proposal.code {
+        fact.push_str(&format!("; {code}"));
+    }
+    if let Some(outcome) = proposal.outcome {
+        fact.push_str(&format!("; it came to {outcome}"));
+    }
+    let mut commands = proposal.ways;
+    commands.push(proposals::show(&proposal.id));
+    Why { since: Some(since), commands, ..plain(proposal.id, "proposal", proposal.state.as_str(), fact) }
+}
+
 fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
+    if let Some(proposal) = proposals::one(look.reader, event, false)? {
+        return Ok(of_proposal(proposal));
+    }
     let fact = format!("it is recorded as number {} of {}", event.sequence, event.source);
     let mut answer = Why {
         since: Some(event.recorded_at),
