@@ -40,7 +40,7 @@ impl Hashes {
 
 /// The earlier definitions of each type that has grown, oldest first.
 ///
-/// Whoever adds an optional member to a type moves the hash that [`tests::PINNED`] has of it here.
+/// Whoever adds an optional member to a type moves the hash that the list of its tests has of it here.
 const GROWN: &[(&str, &[&str])] = &[
     ("stream.thought.run.abandoned@1", &["4d256ba09bbbd270ce197e5a6aef3e75c08689ffd299d5bcda4599ce99871ed6"]),
     ("stream.thought.run.blocked@1", &["d4d01d85dbb24d896d2d92f290391d0528bc15869b3e1ae2b4434d36baa25d24"]),
