@@ -21,6 +21,8 @@ const FACT: &str = "I moved to Lisbon.";
 
 const PROPOSED: &str = "stream.thought.agent.memory-change.proposed";
 
+const MATERIALIZED: &str = "stream.thought.agent.memory-change.materialized";
+
 /// A bot whose messages a real model answers.
 struct Stage {
     world: World,
@@ -130,6 +132,11 @@ fn a_real_model_asks_to_remember_and_a_person_decides() {
     assert!(stage.world.thought(&["inbox", "--json"]).expect(0).stdout.contains(id));
     stage.world.thought(&["proposal-decision", id, "accept"]).expect(0);
     assert_eq!(stage.events("stream.thought.agent.proposal.decision").len(), 1);
+    // The receipt is there, and so is what it says.
+    let receipts = ["event", "list", "--type", MATERIALIZED, "--json"];
+    stage.world.until(&receipts, |answer| !answer.lines().is_empty());
+    let page = std::fs::read_to_string(stage.world.notes.join("memory.md")).unwrap();
+    assert!(page.ends_with(&format!("Likes tea.\n{FACT}\n")), "{page}");
     assert_eq!(service.stop(), 0);
     stage.is_sound();
 }
