@@ -131,6 +131,8 @@ pub async fn serve<D: Desk>(
         let (desk, stop, places) = (Arc::clone(&desk), stop.clone(), Arc::clone(&places));
         clients.spawn(async move {
             let place = tokio::select! {
+                // A place that becomes free because of a stop is nobody's.
+                biased;
                 () = stop.cancelled() => return,
                 place = timeout(PLACE_PATIENCE, places.acquire_owned()) => place,
             };
