@@ -53,6 +53,15 @@ fn a_plan_is_shown_and_does_nothing_and_confirmed_it_moves_everything_at_the_fro
     assert_eq!((talk.calls("setMyCommands"), versions(&talk)), (0, vec!["talk@1".into()]));
     let other = "0".repeat(64);
     assert!(activate(&talk, 2, &["--confirm", &other]).expect(1).stderr.contains("activation.other-plan"));
+    let refused = talk.world.thought(&[
+        "activate",
+        "talk",
+        "--from",
+        talk.stage(2).to_str().unwrap(),
+        "--confirm",
+        &other,
+    ]);
+    assert!(refused.stdout.contains(&format!("plan        {confirm}")), "{refused:?}");
 
     let before = events(&talk, "stream.thought.*").len();
     let moved = activate(&talk, 2, &["--confirm", &confirm]).expect(0);
@@ -209,16 +218,20 @@ fn what_cannot_be_activated_is_refused_before_anything_is_held_back() {
         let all = ["activate", "talk", "--from", staged.to_str().unwrap()];
         talk.world.thought(&all.into_iter().chain(arguments.iter().copied()).collect::<Vec<_>>())
     };
-    // A prompt that is in use keeps its text.
+    let declaration = staged.join("declarations/talk.yaml");
+    let good = std::fs::read_to_string(&declaration).unwrap();
+    // A prompt that is in use keeps its text; one that this version does not name is not what is moved.
     std::fs::write(staged.join("prompts/talk.md"), "Answer at length.\n").unwrap();
+    let files = with(&["--json"]).expect(0).json()["files"].to_string();
+    assert!(files.contains("prompts/talk-3.md") && !files.contains("prompts/talk.md"), "{files}");
+    std::fs::write(&declaration, good.replace("prompts/talk-3.md", "prompts/talk.md")).unwrap();
     code(&with(&[]).expect(1), "activation.prompt-in-place");
+    std::fs::write(&declaration, &good).unwrap();
     std::fs::remove_file(staged.join("prompts/talk.md")).unwrap();
     std::fs::write(staged.join("declarations/again.yaml"), "id: talk\nversion: 4\n").unwrap();
     code(&with(&[]).expect(2), "activation.staged");
     std::fs::remove_file(staged.join("declarations/again.yaml")).unwrap();
     talk.world.thought(&["activate", "talk", "--from", "/nowhere"]).expect(2);
-    let declaration = staged.join("declarations/talk.yaml");
-    let good = std::fs::read_to_string(&declaration).unwrap();
     std::fs::write(&declaration, good.replace("enabled: true", "enabled: false")).unwrap();
     code(&with(&[]).expect(1), "activation.version");
     std::fs::write(&declaration, good.replace("replay: now", "replay: whenever")).unwrap();

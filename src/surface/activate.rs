@@ -157,7 +157,7 @@ pub(crate) async fn activate(
     if *confirm != plan.confirm.to_string() {
         let what = "this is not the plan that was shown";
         return Err(Failure::new(Exit::Refused, "activation.other-plan", what)
-            .with_hint("look at the plan above; give its hash with --confirm if you mean it"));
+            .with_hint("look at the plan above; give the hash behind `plan` with --confirm if you mean it"));
     }
     let activation = match open {
         Some(open) => open,

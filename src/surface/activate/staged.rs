@@ -14,7 +14,7 @@ use crate::command::declaration::mode;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::{Files, Listing};
-use crate::load::{LoadFailure, declares, listing};
+use crate::load::{LoadFailure, declares, listing, prompt_of};
 use crate::places::Places;
 
 /// Where prompts are, below a configuration's directory.
@@ -60,7 +60,10 @@ impl Staged {
         if !prompts.problems.is_empty() {
             return Err(LoadFailure::Problems(prompts.problems).into());
         }
-        let staged = Self { id: id.clone(), declaration, name, prompts: prompts.files.into_iter().collect() };
+        // A copy of a whole configuration has the prompts of others too; they are not what is moved.
+        let named = prompt_of(&declaration);
+        let prompts = prompts.files.into_iter().filter(|(name, _)| Some(name) == named.as_ref()).collect();
+        let staged = Self { id: id.clone(), declaration, name, prompts };
         staged.check_prompts(places)?;
         Ok(staged)
     }

@@ -98,9 +98,10 @@ fn planned(plan: &Plan, confirmed: bool) -> String {
         }
     };
     let mut text = format!(
-        "{} becomes {}\nfingerprint {}\nchanges: {}\nfiles put in place: {}\n",
+        "{} becomes {}\nplan        {}\nfingerprint {}\nchanges: {}\nfiles put in place: {}\n",
         plan.from,
         plan.to,
+        plan.confirm,
         plan.fingerprint,
         list(&plan.changes),
         list(&plan.files)
