@@ -1,6 +1,7 @@
 //! What could be wrong, looked at one by one: each check says what it saw and what to do about it.
 
 mod bots;
+mod memory;
 mod providers;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ use crate::query::status::Status;
 use crate::render::{age, count, verify::Report};
 
 pub use bots::telegram;
+pub use memory::memory;
 pub use providers::providers;
 
 /// The name of this answer's form, for programs.

@@ -196,10 +196,20 @@ fn absent(name: &str, message: &str) -> Problem {
 
 /// Says whether a declaration's file is that of a consumer.
 pub(crate) fn declares(bytes: &[u8], id: &ConsumerId) -> bool {
+    text_at(bytes, "id").as_deref() == Some(id.as_str())
+}
+
+/// Returns the prompt that a declaration's file names.
+pub(crate) fn prompt_of(bytes: &[u8]) -> Option<String> {
+    text_at(bytes, "prompt")
+}
+
+/// Returns the text under a key of a declaration's file, which need not be without a fault otherwise.
+fn text_at(bytes: &[u8], key: &str) -> Option<String> {
     let reading =
         thoughtstream_domain::yaml::read("", bytes, thoughtstream_domain::yaml::Limits::DECLARATION);
     let root = reading.root.as_ref();
-    root.and_then(|root| root.get("id")).and_then(|node| node.text()) == Some(id.as_str())
+    root.and_then(|root| root.get(key)).and_then(|node| node.text()).map(ToOwned::to_owned)
 }
 
 pub(crate) fn listing(files: &Files) -> Result<Option<Listing>, Failure> {

@@ -7,8 +7,8 @@ use super::asking::{self, Gather, read};
 use super::verify::Reported;
 use crate::ask::Ask;
 use crate::doctor::{
-    Check, Diagnosis, by_inbox, by_report, by_status, configuration, data_directory, disk_room, providers,
-    sandbox, telegram, unseen,
+    Check, Diagnosis, by_inbox, by_report, by_status, configuration, data_directory, disk_room, memory,
+    providers, sandbox, telegram, unseen,
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -33,6 +33,7 @@ pub fn run(args: &DoctorArgs, session: &Session, out: &mut Out) -> Result<Exit, 
     let mut checks = vec![configuration(&session.places), data_directory(&session.places)];
     checks.extend(providers(&session.places));
     checks.extend(telegram(&session.places));
+    checks.extend(memory(&session.places));
     // Without the directory nothing below it can be looked at, and nothing is made by looking.
     if checks.iter().all(|check| check.id != "data-directory" || check.status == crate::doctor::Health::Ok) {
         checks.push(disk_room(&session.places));

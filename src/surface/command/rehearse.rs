@@ -189,7 +189,9 @@ impl Pointing {
         let said = serde_json::json!({ "chat": self.chat.0, "from": self.chat.1, "text": "hello" });
         writeln!(
             text,
-            "\nThen write `enabled: true` into declarations/telegram-conversation.yaml, and start the service.\n\n\
+            "\nThen write `enabled: true` into declarations/telegram-conversation.yaml, and start the service.\n\
+             What it may ask to remember needs its folder too: `filesystem: telegram-agent-context` under `sources`, as \
+             the comments of config.yaml show it.\n\n\
              Say something:  curl -d '{said}' {telegram}/rehearsal/say\n\
              What was asked: curl {telegram}/rehearsal/counters\n\
              Ctrl-C ends it.\n"
@@ -295,6 +297,7 @@ mod tests {
           bot    100000001:rehearsal
 
         Then write `enabled: true` into declarations/telegram-conversation.yaml, and start the service.
+        What it may ask to remember needs its folder too: `filesystem: telegram-agent-context` under `sources`, as the comments of config.yaml show it.
 
         Say something:  curl -d '{"chat":42,"from":42,"text":"hello"}' http://127.0.0.1:7/rehearsal/say
         What was asked: curl http://127.0.0.1:7/rehearsal/counters

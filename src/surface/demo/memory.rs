@@ -69,7 +69,7 @@ pub(super) async fn tell(
     let proposal = until(service, "nothing was proposed", |reader| {
         let proposed = reader.proposals()?;
         let Some(event) = proposed.first() else { return Ok(None) };
-        Ok(one(reader, event, true)?.filter(|proposal| proposal.kind == Kind::MemoryChange))
+        Ok(one(reader, None, event, true)?.filter(|proposal| proposal.kind == Kind::MemoryChange))
     })
     .await?;
     out.line(&format!(
@@ -83,7 +83,7 @@ pub(super) async fn tell(
     let decided = until(service, "the decision came to no end", move |reader| {
         let Some(event) = reader.event(&id)? else { return Ok(None) };
         let ends = |state| matches!(state, State::Rejected | State::Materialized | State::Failed);
-        Ok(one(reader, &event, false)?.filter(|proposal| ends(proposal.state)))
+        Ok(one(reader, None, &event, false)?.filter(|proposal| ends(proposal.state)))
     })
     .await?;
     said(&decided, out)?;
