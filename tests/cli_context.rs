@@ -57,7 +57,6 @@ fn packet(event: &Event) -> Packet {
         },
         capabilities,
         images: Vec::new(),
-        proposals: None,
     };
     let asking = Asking {
         max_output_tokens: 400,

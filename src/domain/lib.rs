@@ -8,6 +8,7 @@ pub mod accounting;
 pub mod activation;
 pub mod canonical;
 pub mod cell;
+mod codes;
 pub mod commit;
 pub mod content;
 pub mod contract;

@@ -141,8 +141,6 @@ pub struct Subject {
     pub capabilities: Capabilities,
     /// The images of the current message.
     pub images: Vec<ImageArtifact>,
-    /// What may be proposed; none if the declaration lets nothing be.
-    pub proposals: Option<ProposalCapability>,
 }
 
 /// Is a request with the account of how it came about. Made only by the functions that keep the account.
@@ -315,18 +313,9 @@ impl Packet {
     /// # Errors
     /// [`SealError`] if it cannot be asked or stored.
     pub fn seal(subject: Subject, asking: Asking, composed: Composed) -> Result<Self, SealError> {
-        let Composed { messages, manifest, privacy, documents, proposals: _, tools } = composed;
-        let Subject {
-            consumer,
-            fingerprint,
-            triggers,
-            prompt,
-            contract,
-            runtime,
-            mut capabilities,
-            images,
-            proposals,
-        } = subject;
+        let Composed { messages, manifest, privacy, documents, proposals, tools } = composed;
+        let Subject { consumer, fingerprint, triggers, prompt, contract, runtime, mut capabilities, images } =
+            subject;
         capabilities.privacy = capabilities.privacy.join(privacy);
         capabilities.tools = tools.iter().map(|tool| tool.name.clone()).collect();
         let Asking { max_output_tokens, thinking, response, stream } = asking;

@@ -3,3 +3,4 @@
 pub mod chaos;
 pub mod proposals;
 pub mod proposed;
+pub mod talk;

@@ -6,47 +6,32 @@ use std::sync::Arc;
 use serde_json::json;
 use thoughtstream_domain::commit::{Commit, Document, Registered, Row};
 use thoughtstream_domain::content::Content;
-use thoughtstream_domain::contract::{Contract, FinalPart, Mode, Stop, judge};
-use thoughtstream_domain::conversation::compose::{Trusted, conversation};
-use thoughtstream_domain::conversation::reconstruct::Current;
-use thoughtstream_domain::conversation::select::Policy;
-use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope, Event, Parent};
+use thoughtstream_domain::event::{Candidate, Event, Parent};
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::{
-    ConsumerKey, DeliveryId, DocumentId, EventId, IdempotencyKey, RunId, SourceId,
-};
+use thoughtstream_domain::id::{ConsumerKey, DeliveryId, DocumentId, EventId, RunId};
 use thoughtstream_domain::lifecycle::{Execution, Frame, Made};
-use thoughtstream_domain::packet::documents::{Subscribed, Subscription, resolve};
-use thoughtstream_domain::packet::{Asking, Capabilities, ContractRevision, Packet, Runtime, Subject};
+use thoughtstream_domain::packet::Packet;
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::delivery::{
     DeliveryBinding, DeliveryClaimed, DeliveryDelivered, Route, source as deliveries,
 };
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged};
-use thoughtstream_domain::payload::output::{MessageObservation, Provenance};
+use thoughtstream_domain::payload::output::MessageObservation;
 use thoughtstream_domain::payload::proposal::{
     CorrectionProposed, False, FocusAuthority, FocusProposed, FocusResolution, MemoryChangeProposed,
     ProposalState, Proposed, Proposer,
 };
-use thoughtstream_domain::payload::telegram::{
-    ChatId, MessageId, MessageText, SenderId, TelegramMessage, UpdateId, correlation,
-};
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::proposal::Kind;
 use thoughtstream_domain::proposal::call::Operation;
-use thoughtstream_domain::proposal::capability::{
-    CorrectionTarget, MEMORY_PATH, MEMORY_SOURCE, MemoryTarget, ProposalCapability,
-};
+use thoughtstream_domain::proposal::capability::{MEMORY_PATH, MemoryTarget, ProposalCapability};
 use thoughtstream_domain::proposal::text::Bounded;
-use thoughtstream_domain::provider::{ResponseFormat, ThinkingLevel};
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Store;
 
-/// The chat.
-pub const CHAT: ChatId = ChatId::new(7);
-/// Who writes.
-pub const SENDER: SenderId = SenderId::new(8);
+use crate::talk::{self, CHAT, SENDER, bot, envelope, memory_source};
+
 /// The memory document, as it is before anything is proposed.
 pub const MEMORY: &str = "---\nid: memory\n---\n\n# Memory\n\nLives in Porto.\nLikes tea.\n";
 /// What is proposed to be added to it.
@@ -139,7 +124,7 @@ pub fn tell(store: &mut Store, setting: &Setting) -> Story {
     let receipt = teller.deliver(&first, &reply);
     let trigger = teller.say(2, "I moved to Lisbon, remember that. And you were wrong.");
     let (run, output, rest) =
-        teller.answer(&trigger, first.sequence, "Noted.", Some((setting, &first, &reply, &receipt)), |it| {
+        teller.answer(&trigger, first.sequence, "Noted.", Some((setting, &first, &reply)), |it| {
             vec![it.memory(), it.correction(), it.focus()]
         });
     let [memory, correction, focus, completed] =
@@ -192,7 +177,6 @@ struct Proposing<'a> {
     first: &'a Event,
     reply: &'a Event,
     stray: EventId,
-    target: CorrectionTarget,
 }
 
 impl Proposing<'_> {
@@ -209,6 +193,11 @@ impl Proposing<'_> {
         }
     }
 
+    /// Returns what its context admits.
+    fn admitted(&self) -> &ProposalCapability {
+        self.packet.proposals().expect("something may be proposed")
+    }
+
     fn reason(&self) -> Bounded<1_000> {
         Bounded::new(self.setting.reason.clone()).expect("a reason")
     }
@@ -218,7 +207,7 @@ impl Proposing<'_> {
         let proposed = MemoryChangeProposed {
             proposal_state: ProposalState::AgentProposed,
             proposer: self.proposer(),
-            target: memory_target(),
+            target: self.admitted().memory.clone().expect("the memory document"),
             operation: Operation::Append,
             text_length: text.characters(),
             text_sha256: Sha256Hash::of(text.reveal().as_bytes()),
@@ -240,7 +229,7 @@ impl Proposing<'_> {
         let proposed = CorrectionProposed {
             proposal_state: ProposalState::AgentProposed,
             proposer: self.proposer(),
-            target: self.target.clone(),
+            target: self.admitted().correction_targets.last().expect("a delivered reply").clone(),
             replacement: replaced.expect("it fits"),
             reason: self.reason(),
             evidence: vec![self.reply.id],
@@ -274,14 +263,6 @@ impl Proposing<'_> {
     }
 }
 
-fn memory_source() -> SourceId {
-    SourceId::parse(MEMORY_SOURCE).expect("a source")
-}
-
-fn bot() -> SourceId {
-    SourceId::parse("telegram:bot").expect("a source")
-}
-
 /// Names the version of the memory document that every story begins with.
 ///
 /// # Panics
@@ -299,7 +280,7 @@ pub fn memory_target() -> MemoryTarget {
     }
 }
 
-type Proposes<'a> = Option<(&'a Setting, &'a Event, &'a Event, &'a Event)>;
+type Proposes<'a> = Option<(&'a Setting, &'a Event, &'a Event)>;
 
 impl Teller<'_> {
     fn apply(&mut self, commit: Commit) -> Vec<Event> {
@@ -354,22 +335,7 @@ impl Teller<'_> {
     }
 
     fn say(&mut self, number: i64, text: &str) -> Event {
-        let message = TelegramMessage {
-            update: UpdateId::new(number),
-            chat: CHAT,
-            sender: SENDER,
-            message: MessageId::new(number),
-            sent_at: self.frame.now,
-            text: MessageText::new(text.to_owned()),
-            images: Vec::new(),
-            rejected: Vec::new(),
-            reply_to: None,
-            album: None,
-            edited: false,
-        };
-        let mut envelope = envelope(&bot(), &format!("update/{number}"));
-        envelope.correlation = Some(correlation(CHAT));
-        self.append(message.candidate(envelope))
+        self.append(talk::message(number, text, self.frame.now))
     }
 
     /// Runs one execution to its end: the run, its output, and everything that was written behind the output.
@@ -382,20 +348,17 @@ impl Teller<'_> {
         make: impl FnOnce(&Proposing<'_>) -> Vec<Candidate>,
     ) -> (RunId, Event, Vec<Event>) {
         let mut execution = Execution::fix(&self.frame, std::slice::from_ref(trigger));
-        let packet = self.seal(&execution, trigger, proposes);
+        let kinds = if proposes.is_some() { &Kind::ALL[..] } else { &[] };
+        let packet = talk::seal(&self.store.reader, &execution, trigger, kinds);
         let mut opened = execution.open(&self.frame, previous);
         opened.rows.extend(packet.rows());
         opened.preconditions.push(packet.precondition());
         self.apply(opened);
-        let parts = [FinalPart::text(text)];
-        let accepted =
-            judge(&Contract::observation(), Mode::ConversationText, &parts, Stop::End).expect("it fits");
-        let provenance = Provenance { provider: "local".to_owned(), model: "small-1".to_owned() };
-        let output = MessageObservation::of(accepted, execution.stamp(), packet.sha256(), provenance);
+        let output = talk::said(text, &execution, &packet);
         let id = execution.output_id(&MessageObservation::kind(), 0);
         let proposals = match proposes {
             None => Vec::new(),
-            Some((setting, first, reply, receipt)) => make(&Proposing {
+            Some((setting, first, reply)) => make(&Proposing {
                 execution: &execution,
                 packet: &packet,
                 output: id,
@@ -403,7 +366,6 @@ impl Teller<'_> {
                 first,
                 reply,
                 stray: self.stray,
-                target: correction_target(reply, receipt),
             }),
         };
         let made = Made { outputs: vec![output.output()], proposals };
@@ -411,66 +373,6 @@ impl Teller<'_> {
         let mut events = self.apply(commit.expect("it settles"));
         let output = events.remove(0);
         (execution.run_id(), output, events)
-    }
-
-    fn seal(&self, execution: &Execution, trigger: &Event, proposes: Proposes<'_>) -> Packet {
-        let reader = &self.store.reader;
-        let current = Current::of(trigger).expect("a message");
-        let shows = proposes.is_some();
-        let subscription = Subscription::new(memory_source(), vec![MEMORY_PATH.to_owned()], true);
-        let documents = if shows {
-            resolve(&mut &*reader, &[subscription.expect("a path")], 10_000).expect("it is there")
-        } else {
-            Subscribed::default()
-        };
-        let policy = Policy {
-            agents: [execution.consumer.id.clone()].into_iter().collect(),
-            max_events: 20,
-            max_chars: 20_000,
-            assistant_max_turns: None,
-        };
-        let capabilities =
-            Capabilities { privacy: Privacy::Sensitive, tools: Vec::new(), external_actions: false };
-        let trusted = Trusted {
-            prompt: "You answer.",
-            capabilities: &capabilities,
-            answer: "",
-            documents: &documents,
-            takes_images: false,
-            proposals: None,
-        };
-        let evidence = reader.chat_before(&trigger.source, &current);
-        let composed = conversation(&current, evidence, &policy, &trusted).expect("it has room");
-        let contract = Contract::observation();
-        let subject = Subject {
-            consumer: execution.consumer.clone(),
-            fingerprint: self.fingerprint,
-            triggers: vec![trigger.id],
-            prompt: None,
-            contract: ContractRevision { name: contract.kind().clone(), sha256: *contract.hash() },
-            runtime: Runtime {
-                profile: "local".to_owned(),
-                model: "small-1".to_owned(),
-                execution_adapter_revision: "observer-v1".to_owned(),
-                model_adapter: None,
-            },
-            capabilities: capabilities.clone(),
-            images: Vec::new(),
-            proposals: proposes.map(|(_, first, reply, receipt)| ProposalCapability {
-                kinds: Kind::ALL.into_iter().collect(),
-                memory: Some(memory_target()),
-                correction_targets: vec![correction_target(reply, receipt)],
-                evidence: [first.id, trigger.id, reply.id, receipt.id].into_iter().collect(),
-                focus_required: false,
-            }),
-        };
-        let asking = Asking {
-            max_output_tokens: 500,
-            thinking: ThinkingLevel::Medium,
-            response: ResponseFormat::Text,
-            stream: false,
-        };
-        Packet::seal(subject, asking, composed).expect("it can be sealed")
     }
 
     fn deliver(&mut self, message: &Event, output: &Event) -> Event {
@@ -500,20 +402,4 @@ impl Teller<'_> {
         let receipt = DeliveryDelivered { binding, message: None, sent_at: None, confirmed_by: None };
         self.append(receipt.candidate(envelope(&source, &key).with_parents(vec![Parent::of(&claimed)])))
     }
-}
-
-fn correction_target(reply: &Event, receipt: &Event) -> CorrectionTarget {
-    let judged = thoughtstream_domain::judgment::Judged::of(reply).expect("an output");
-    CorrectionTarget {
-        run: judged.stamp.run,
-        output: reply.id,
-        receipt: receipt.id,
-        root: reply.root,
-        contract: ContractRevision { name: judged.contract.kind().clone(), sha256: *judged.contract.hash() },
-    }
-}
-
-fn envelope(source: &SourceId, key: &str) -> Envelope {
-    let key = IdempotencyKey::parse(key).expect("a key");
-    Envelope::new(source.clone(), key, Privacy::Sensitive, Actor::ours(ActorKind::Producer, source.as_str()))
 }

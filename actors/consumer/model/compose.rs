@@ -124,7 +124,6 @@ impl Attempt {
             },
             capabilities,
             images,
-            proposals: composed.proposals().cloned(),
         };
         let packet = Packet::seal(subject, work.asking(profile), composed);
         let packet = packet.map_err(|_| Stopped::of_input("context-not-sealed"))?;

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FinalPart, Mode, Stop};
+use crate::codes::closed_codes;
 use crate::hash::Sha256Hash;
 use crate::id::TypeRef;
 
@@ -26,86 +27,63 @@ pub enum Class {
     Contract,
 }
 
-macro_rules! issue_codes {
-    ($($(#[doc = $doc:literal])* $name:ident = $text:literal, $hint:literal;)*) => {
-        /// Says what exactly is wrong; a closed list.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-        pub enum IssueCode {
-            $($(#[doc = $doc])* #[serde(rename = $text)] $name,)*
-        }
-
-        impl IssueCode {
-            /// All codes.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Returns the spelling used in events and commands.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-
-            /// Says in words what is wrong.
-            #[must_use]
-            pub const fn words(self) -> &'static str {
-                match self { $(Self::$name => $hint,)* }
-            }
-        }
-    };
-}
-
-issue_codes! {
-    /// There is no text part.
-    NoText = "no-text", "the message has no text";
-    /// There is more than one text part.
-    SeveralTexts = "several-texts", "the message has more than one text part";
-    /// A tool was called that nobody offered.
-    ToolCall = "tool-call", "the message calls a tool that nobody offered";
-    /// There is a part that is neither text nor thinking.
-    OtherPart = "other-part", "the message has a part that is no text";
-    /// The tokens were used up.
-    Truncated = "truncated", "the model ran out of tokens: what it said is cut off";
-    /// Something else stopped the model.
-    Stopped = "stopped", "the model was stopped before it came to an end";
-    /// The text is not UTF-8.
-    NotUtf8 = "not-utf-8", "the text is not UTF-8";
-    /// The text is larger than any value can be.
-    TooLarge = "too-large", "the text is larger than any value can be";
-    /// The text, or a text in it, says nothing.
-    Empty = "empty", "nothing is said where something must be";
-    /// The text, or a text in it, is too long.
-    TooLong = "too-long", "the text is longer than its bound";
-    /// The text begins with thinking.
-    ThinkingTag = "thinking-tag", "the text begins with thinking in a tag";
-    /// The text begins with a Markdown fence.
-    Fenced = "fenced", "the value stands in a Markdown fence";
-    /// Something stands before a value.
-    ProseBefore = "prose-before", "something is said before the value";
-    /// Something stands behind the value.
-    TrailingText = "trailing-text", "something is said behind the value";
-    /// There is more than one value.
-    SeveralValues = "several-values", "there is more than one value";
-    /// The text ends inside the value.
-    CutOff = "cut-off", "the text ends inside the value";
-    /// A key stands twice in one object.
-    DuplicateKey = "duplicate-key", "a key stands twice in one object";
-    /// A number is none of JSON's.
-    InvalidNumber = "invalid-number", "a number is not one that JSON has";
-    /// The value is nested too deeply.
-    TooDeep = "too-deep", "the value is nested too deeply";
-    /// The text is not JSON in any other way.
-    NotJson = "not-json", "the text is not JSON";
-    /// A field is missing.
-    MissingField = "missing-field", "a field is missing";
-    /// A field is not known; its name is the model's and is not told.
-    UnknownField = "unknown-field", "there is a field that the contract does not have";
-    /// A value has another type.
-    WrongType = "wrong-type", "the value is of another type";
-    /// A list is too long.
-    TooMany = "too-many", "the list is longer than its bound";
-    /// A word is not one of those allowed.
-    NotAllowed = "not-allowed", "the word is not one of those allowed";
-    /// A number lies outside its range.
-    OutOfRange = "out-of-range", "the number lies outside its range";
+closed_codes! {
+    /// Says what exactly is wrong; a closed list.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    IssueCode {
+        /// There is no text part.
+        NoText = "no-text", "the message has no text";
+        /// There is more than one text part.
+        SeveralTexts = "several-texts", "the message has more than one text part";
+        /// A tool was called that nobody offered.
+        ToolCall = "tool-call", "the message calls a tool that nobody offered";
+        /// There is a part that is neither text nor thinking.
+        OtherPart = "other-part", "the message has a part that is no text";
+        /// The tokens were used up.
+        Truncated = "truncated", "the model ran out of tokens: what it said is cut off";
+        /// Something else stopped the model.
+        Stopped = "stopped", "the model was stopped before it came to an end";
+        /// The text is not UTF-8.
+        NotUtf8 = "not-utf-8", "the text is not UTF-8";
+        /// The text is larger than any value can be.
+        TooLarge = "too-large", "the text is larger than any value can be";
+        /// The text, or a text in it, says nothing.
+        Empty = "empty", "nothing is said where something must be";
+        /// The text, or a text in it, is too long.
+        TooLong = "too-long", "the text is longer than its bound";
+        /// The text begins with thinking.
+        ThinkingTag = "thinking-tag", "the text begins with thinking in a tag";
+        /// The text begins with a Markdown fence.
+        Fenced = "fenced", "the value stands in a Markdown fence";
+        /// Something stands before a value.
+        ProseBefore = "prose-before", "something is said before the value";
+        /// Something stands behind the value.
+        TrailingText = "trailing-text", "something is said behind the value";
+        /// There is more than one value.
+        SeveralValues = "several-values", "there is more than one value";
+        /// The text ends inside the value.
+        CutOff = "cut-off", "the text ends inside the value";
+        /// A key stands twice in one object.
+        DuplicateKey = "duplicate-key", "a key stands twice in one object";
+        /// A number is none of JSON's.
+        InvalidNumber = "invalid-number", "a number is not one that JSON has";
+        /// The value is nested too deeply.
+        TooDeep = "too-deep", "the value is nested too deeply";
+        /// The text is not JSON in any other way.
+        NotJson = "not-json", "the text is not JSON";
+        /// A field is missing.
+        MissingField = "missing-field", "a field is missing";
+        /// A field is not known; its name is the model's and is not told.
+        UnknownField = "unknown-field", "there is a field that the contract does not have";
+        /// A value has another type.
+        WrongType = "wrong-type", "the value is of another type";
+        /// A list is too long.
+        TooMany = "too-many", "the list is longer than its bound";
+        /// A word is not one of those allowed.
+        NotAllowed = "not-allowed", "the word is not one of those allowed";
+        /// A number lies outside its range.
+        OutOfRange = "out-of-range", "the number lies outside its range";
+    }
 }
 
 /// Is one thing that is wrong, and where.

@@ -12,6 +12,7 @@ use super::capability::WorkerCapability;
 use super::focus::FocusDeclaration;
 use super::text::{ProposedText, Reason, Replacement};
 use super::{CALLS_MAX, Kind};
+use crate::codes::closed_codes;
 use crate::id::EventId;
 
 /// The most events that one call may cite.
@@ -23,74 +24,51 @@ pub const ARGUMENTS_BYTES_MAX: usize = 256 << 10;
 /// What a model writes for the reply it gave last.
 pub const LATEST: &str = "latest";
 
-macro_rules! call_codes {
-    ($($(#[doc = $doc:literal])* $name:ident = $text:literal, $words:literal;)*) => {
-        /// Says what is wrong with a call; a closed list.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum CallCode {
-            $($(#[doc = $doc])* #[serde(rename = $text)] $name,)*
-        }
-
-        impl CallCode {
-            /// All codes.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Returns the spelling used in results, traces and messages.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-
-            /// Says in words what is wrong.
-            #[must_use]
-            pub const fn words(self) -> &'static str {
-                match self { $(Self::$name => $words,)* }
-            }
-        }
-    };
-}
-
-call_codes! {
-    /// There is no such tool.
-    UnknownTool = "unknown-tool", "there is no such tool";
-    /// The tool exists and is not offered here.
-    NotOffered = "not-offered", "the tool is not offered here";
-    /// There are more calls than kinds.
-    TooManyCalls = "too-many-calls", "there are more than three calls";
-    /// One kind is proposed twice.
-    SameKindTwice = "same-kind-twice", "the same tool is called twice";
-    /// The arguments are larger than any can be.
-    TooLarge = "too-large", "the arguments are larger than any can be";
-    /// The arguments are not one JSON value.
-    NotJson = "not-json", "the arguments are not one JSON value";
-    /// A member stands twice in one object.
-    DuplicateMember = "duplicate-member", "a member stands twice in one object";
-    /// A member is not known; its name is the model's and is not told.
-    UnknownMember = "unknown-member", "there is a member that the tool does not have";
-    /// A member is missing.
-    MissingMember = "missing-member", "a member is missing";
-    /// A value has another type.
-    WrongType = "wrong-type", "the value is of another type";
-    /// A text says nothing.
-    Blank = "blank", "nothing is said where something must be";
-    /// A text is too long.
-    TooLong = "too-long", "the text is longer than its bound";
-    /// A word is not one of those allowed.
-    NotAllowed = "not-allowed", "the word is not one of those allowed";
-    /// A number lies outside its range.
-    OutOfRange = "out-of-range", "the number lies outside its range";
-    /// A list is too long.
-    TooMany = "too-many", "the list is longer than its bound";
-    /// A list is too short.
-    TooFew = "too-few", "the list is shorter than its bound";
-    /// An item stands twice in a list.
-    Repeated = "repeated", "an item stands twice in the list";
-    /// A text is no id.
-    NotAnId = "not-an-id", "the text is no id";
-    /// An id is not one that the snapshot admits.
-    NotAdmitted = "not-admitted", "the id is not one that this conversation admits";
-    /// Two members contradict each other.
-    Inconsistent = "inconsistent", "two members contradict each other";
+closed_codes! {
+    /// Says what is wrong with a call; a closed list.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    CallCode {
+        /// There is no such tool.
+        UnknownTool = "unknown-tool", "there is no such tool";
+        /// The tool exists and is not offered here.
+        NotOffered = "not-offered", "the tool is not offered here";
+        /// There are more calls than kinds.
+        TooManyCalls = "too-many-calls", "there are more than three calls";
+        /// One kind is proposed twice.
+        SameKindTwice = "same-kind-twice", "the same tool is called twice";
+        /// The arguments are larger than any can be.
+        TooLarge = "too-large", "the arguments are larger than any can be";
+        /// The arguments are not one JSON value.
+        NotJson = "not-json", "the arguments are not one JSON value";
+        /// A member stands twice in one object.
+        DuplicateMember = "duplicate-member", "a member stands twice in one object";
+        /// A member is not known; its name is the model's and is not told.
+        UnknownMember = "unknown-member", "there is a member that the tool does not have";
+        /// A member is missing.
+        MissingMember = "missing-member", "a member is missing";
+        /// A value has another type.
+        WrongType = "wrong-type", "the value is of another type";
+        /// A text says nothing.
+        Blank = "blank", "nothing is said where something must be";
+        /// A text is too long.
+        TooLong = "too-long", "the text is longer than its bound";
+        /// A word is not one of those allowed.
+        NotAllowed = "not-allowed", "the word is not one of those allowed";
+        /// A number lies outside its range.
+        OutOfRange = "out-of-range", "the number lies outside its range";
+        /// A list is too long.
+        TooMany = "too-many", "the list is longer than its bound";
+        /// A list is too short.
+        TooFew = "too-few", "the list is shorter than its bound";
+        /// An item stands twice in a list.
+        Repeated = "repeated", "an item stands twice in the list";
+        /// A text is no id.
+        NotAnId = "not-an-id", "the text is no id";
+        /// An id is not one that the snapshot admits.
+        NotAdmitted = "not-admitted", "the id is not one that this conversation admits";
+        /// Two members contradict each other.
+        Inconsistent = "inconsistent", "two members contradict each other";
+    }
 }
 
 /// Is what is wrong with the arguments of one call, and where.

@@ -3,72 +3,60 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-macro_rules! reason_codes {
-    ($($(#[doc = $doc:literal])* $name:ident = $text:literal, $words:literal;)*) => {
-        /// Says why a memory change was not made.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-        pub enum ReasonCode {
-            $($(#[doc = $doc])* #[serde(rename = $text)] #[error($words)] $name,)*
-        }
+use crate::codes::closed_codes;
 
-        impl ReasonCode {
-            /// All codes.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Returns the spelling used in events and commands.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-        }
-    };
-}
-
-reason_codes! {
-    /// The document has another version now than the proposal was made for.
-    StaleBase = "stale-base", "the document has another version now; the change has to be proposed again";
-    /// The file holds other bytes than the version.
-    FileChanged = "file-changed", "the file holds other bytes than its last version; the change has to be proposed again";
-    /// The bytes of the base version are missing or not what they should be.
-    BaseDamaged = "base-damaged", "the bytes of the base version are missing or damaged";
-    /// The base or the result is not UTF-8.
-    NotText = "not-text", "the document is not UTF-8 text";
-    /// The target is not the memory document of the configured root.
-    OtherTarget = "other-target", "the target is not the memory document of the configured root";
-    /// The root is missing, not a directory, or a link.
-    RootUnfit = "root-unfit", "the root is missing, no directory, or a link";
-    /// The file is missing.
-    FileMissing = "file-missing", "the file is missing";
-    /// The file is a link or lies behind one.
-    FileLinked = "file-linked", "the file is a link or lies behind one";
-    /// The file is no regular file.
-    FileUnfit = "file-unfit", "the file is no regular file";
-    /// There is no frontmatter.
-    FrontmatterMissing = "frontmatter-missing", "the document has no frontmatter";
-    /// The frontmatter cannot be read.
-    FrontmatterMalformed = "frontmatter-malformed", "the frontmatter cannot be read";
-    /// The frontmatter has no id, or an empty one.
-    IdMissing = "id-missing", "the frontmatter has no id that is a nonempty text";
-    /// The frontmatter has its id twice.
-    IdTwice = "id-twice", "the frontmatter has its id twice";
-    /// The id changed.
-    IdChanged = "id-changed", "the frontmatter has another id than before";
-    /// The result is larger than the limit.
-    TooLarge = "too-large", "the document would be larger than its limit";
-    /// The result is what was there already.
-    Unchanged = "unchanged", "the document would be what it is already";
-    /// There is no room on the disk.
-    NoSpace = "no-space", "there is no room on the disk";
-    /// The file could not be written.
-    WriteFailed = "write-failed", "the file could not be written";
-    /// Another file came out of the exchange than the base.
-    Swapped = "swapped", "the file was changed while it was written; both versions were kept";
-    /// The source could not be scanned.
-    ScanFailed = "scan-failed", "the source could not be scanned";
-    /// The scan found another version than was written.
-    ScanDiffers = "scan-differs", "the scan found another version than was written";
-    /// The receipt could not be checked.
-    ReceiptFailed = "receipt-failed", "the receipt could not be checked";
+closed_codes! {
+    /// Says why a memory change was not made.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, thiserror::Error,
+    )]
+    #[error("{}", self.words())]
+    ReasonCode {
+        /// The document has another version now than the proposal was made for.
+        StaleBase = "stale-base", "the document has another version now; the change has to be proposed again";
+        /// The file holds other bytes than the version.
+        FileChanged = "file-changed", "the file holds other bytes than its last version; the change has to be proposed again";
+        /// The bytes of the base version are missing or not what they should be.
+        BaseDamaged = "base-damaged", "the bytes of the base version are missing or damaged";
+        /// The base or the result is not UTF-8.
+        NotText = "not-text", "the document is not UTF-8 text";
+        /// The target is not the memory document of the configured root.
+        OtherTarget = "other-target", "the target is not the memory document of the configured root";
+        /// The root is missing, not a directory, or a link.
+        RootUnfit = "root-unfit", "the root is missing, no directory, or a link";
+        /// The file is missing.
+        FileMissing = "file-missing", "the file is missing";
+        /// The file is a link or lies behind one.
+        FileLinked = "file-linked", "the file is a link or lies behind one";
+        /// The file is no regular file.
+        FileUnfit = "file-unfit", "the file is no regular file";
+        /// There is no frontmatter.
+        FrontmatterMissing = "frontmatter-missing", "the document has no frontmatter";
+        /// The frontmatter cannot be read.
+        FrontmatterMalformed = "frontmatter-malformed", "the frontmatter cannot be read";
+        /// The frontmatter has no id, or an empty one.
+        IdMissing = "id-missing", "the frontmatter has no id that is a nonempty text";
+        /// The frontmatter has its id twice.
+        IdTwice = "id-twice", "the frontmatter has its id twice";
+        /// The id changed.
+        IdChanged = "id-changed", "the frontmatter has another id than before";
+        /// The result is larger than the limit.
+        TooLarge = "too-large", "the document would be larger than its limit";
+        /// The result is what was there already.
+        Unchanged = "unchanged", "the document would be what it is already";
+        /// There is no room on the disk.
+        NoSpace = "no-space", "there is no room on the disk";
+        /// The file could not be written.
+        WriteFailed = "write-failed", "the file could not be written";
+        /// Another file came out of the exchange than the base.
+        Swapped = "swapped", "the file was changed while it was written; both versions were kept";
+        /// The source could not be scanned.
+        ScanFailed = "scan-failed", "the source could not be scanned";
+        /// The scan found another version than was written.
+        ScanDiffers = "scan-differs", "the scan found another version than was written";
+        /// The receipt could not be checked.
+        ReceiptFailed = "receipt-failed", "the receipt could not be checked";
+    }
 }
 
 #[cfg(test)]

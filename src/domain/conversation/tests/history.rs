@@ -1,15 +1,13 @@
 //! What a run proposed, as a later turn shows it, and when nothing is shown.
 
 use super::fixture::*;
-use super::shape::{capabilities, compose};
+use super::shape::{capabilities, compose, within};
 use crate::commit::Placed;
 use crate::content::Content;
 use crate::contract::{Contract, FinalPart, Mode, Observation, Stop, judge};
-use crate::conversation::compose::{Trusted, conversation};
 use crate::event::Event;
 use crate::hash::{ChainHash, Sha256Hash};
 use crate::id::{DocumentId, EventId, SourceId};
-use crate::packet::documents::Subscribed;
 use crate::packet::manifest::{Part as What, Rule};
 use crate::packet::{Asking, Composed, Packet, Subject};
 use crate::payload::proposal::{
@@ -180,7 +178,6 @@ fn the_calls_can_be_asked_with_and_are_the_same_each_time() {
         },
         capabilities: capabilities(),
         images: Vec::new(),
-        proposals: None,
     };
     let asking = || Asking {
         max_output_tokens: 100,
@@ -240,17 +237,7 @@ fn calls_count_within_the_bounds_and_go_with_their_reply() {
     let proposal = chat.turns[1].1[0].completion.clone().unwrap().proposals[0];
     assert_eq!(unshown(&found), [(proposal, Rule::CharBound)]);
     assert!(found.manifest().omitted.iter().any(|omitted| omitted.id == output_id(1).to_string()));
-    let (capabilities, documents) = (capabilities(), Subscribed::default());
-    let trusted = Trusted {
-        prompt: "p",
-        capabilities: &capabilities,
-        answer: "",
-        documents: &documents,
-        takes_images: false,
-        proposals: None,
-    };
-    let current = chat.current("?");
-    let found = conversation(&current, chat, &policy(8, 20_000), &trusted).unwrap();
+    let found = within(&chat, "?", &policy(8, 20_000)).unwrap();
     assert_eq!(calls(&found).len(), 1);
     let counted = found.manifest().included.iter().find(|included| included.part == What::ToolCall).unwrap();
     assert!(counted.chars > 3_000 && counted.id == proposal.to_string());

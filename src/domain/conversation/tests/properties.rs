@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::fixture::*;
+use super::shape::within;
 use crate::content::Content;
-use crate::conversation::compose::{ComposeError, Trusted, conversation};
 use crate::id::ConsumerId;
 use crate::packet::Composed;
-use crate::packet::documents::Subscribed;
 use crate::packet::manifest::Part as What;
 use crate::privacy::Privacy;
 use crate::provider::{Part, Role};
@@ -47,26 +46,13 @@ fn chat(exchanges: Vec<Exchange>) -> Chat {
 }
 
 fn composed(chat: &Chat, max_events: usize, max_chars: usize, cap: Option<usize>) -> Option<Composed> {
-    let capabilities = super::shape::capabilities();
-    let documents = Subscribed::default();
-    let trusted = Trusted {
-        prompt: "p",
-        capabilities: &capabilities,
-        answer: "",
-        documents: &documents,
-        takes_images: false,
-        proposals: None,
-    };
     let mut policy = policy(max_events, max_chars);
     policy.assistant_max_turns = cap;
-    match conversation(&chat.current("the one and only question"), chat.clone(), &policy, &trusted) {
-        Ok(composed) => Some(composed),
-        Err(ComposeError::TooLarge(error)) => {
-            assert!(error.chars > error.chars_max);
-            None
-        }
-        Err(ComposeError::Evidence(never)) => match never {},
+    let composed = within(chat, "the one and only question", &policy);
+    if let Err(error) = &composed {
+        assert!(error.chars > error.chars_max);
     }
+    composed.ok()
 }
 
 proptest! {

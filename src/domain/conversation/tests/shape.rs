@@ -4,10 +4,11 @@ use super::fixture::*;
 use crate::content::Content;
 use crate::conversation::compose::{ComposeError, Trusted, conversation};
 use crate::conversation::reconstruct::Current;
+use crate::conversation::select::Policy;
 use crate::hash::Sha256Hash;
 use crate::packet::documents::Subscribed;
 use crate::packet::manifest::{Part as What, Rule};
-use crate::packet::{Capabilities, Composed};
+use crate::packet::{Capabilities, Composed, TooLarge};
 use crate::privacy::Privacy;
 use crate::provider::{Message, Part, Role};
 
@@ -26,6 +27,23 @@ pub(crate) fn compose(chat: &Chat, current: &Current, takes_images: bool) -> Com
         proposals: None,
     };
     conversation(current, chat.clone(), &policy(8, 2_000), &trusted).unwrap()
+}
+
+/// Composes a conversation without documents and images under a policy.
+pub(crate) fn within(chat: &Chat, said: &str, policy: &Policy) -> Result<Composed, TooLarge> {
+    let (capabilities, documents) = (capabilities(), Subscribed::default());
+    let trusted = Trusted {
+        prompt: "p",
+        capabilities: &capabilities,
+        answer: "",
+        documents: &documents,
+        takes_images: false,
+        proposals: None,
+    };
+    conversation(&chat.current(said), chat.clone(), policy, &trusted).map_err(|error| match error {
+        ComposeError::TooLarge(error) => error,
+        ComposeError::Evidence(never) => match never {},
+    })
 }
 
 fn text(message: &Message) -> &str {
@@ -78,19 +96,7 @@ fn with_no_image_the_model_is_told_not_to_claim_sight() {
 
 #[test]
 fn what_is_never_cut_must_fit() {
-    let chat = Chat::of(1);
-    let (capabilities, documents) = (capabilities(), Subscribed::default());
-    let trusted = Trusted {
-        prompt: "p",
-        capabilities: &capabilities,
-        answer: "",
-        documents: &documents,
-        takes_images: false,
-        proposals: None,
-    };
-    let current = chat.current(&"x".repeat(3_000));
-    let refused = conversation(&current, chat, &policy(8, 3_000), &trusted);
-    let Err(ComposeError::TooLarge(error)) = refused else { panic!("it does not fit") };
+    let error = within(&Chat::of(1), &"x".repeat(3_000), &policy(8, 3_000)).unwrap_err();
     assert!(error.chars > 3_000 && error.chars_max == 3_000);
 }
 

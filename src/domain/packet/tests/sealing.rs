@@ -37,7 +37,6 @@ fn subject(images: Vec<ImageArtifact>, current: crate::id::EventId) -> Subject {
             external_actions: false,
         },
         images,
-        proposals: None,
     }
 }
 

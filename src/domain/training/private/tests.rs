@@ -80,7 +80,6 @@ fn packet(stamp: &RunStamp, trigger: EventId) -> Packet {
             external_actions: false,
         },
         images: Vec::new(),
-        proposals: None,
     };
     let asking = Asking {
         max_output_tokens: 500,

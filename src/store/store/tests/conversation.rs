@@ -389,7 +389,6 @@ fn sealed(note: &Event) -> Packet {
         },
         capabilities,
         images: Vec::new(),
-        proposals: None,
     };
     let asking = Asking {
         max_output_tokens: 400,
