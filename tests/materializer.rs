@@ -9,15 +9,15 @@ use thoughtstream_actors::supervisor::Outcome;
 use thoughtstream_domain::commit::{Commit, Document};
 use thoughtstream_domain::event::{Actor, ActorKind, Envelope, Event, Parent};
 use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId};
-use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::materialization::{
-    MaterializationFailed, MaterializationStarted, Materialized,
+    MaterializationBinding, MaterializationFailed, MaterializationStarted, Materialized,
 };
 use thoughtstream_domain::payload::proposal::{Decidable, Disposition, ProposalDecision};
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::proposal::call::Operation;
 use thoughtstream_domain::proposal::capability::MEMORY_PATH;
-use thoughtstream_domain::proposal::materialize::{documents, source};
+use thoughtstream_domain::proposal::materialize::{Unexplained, documents, source};
 use thoughtstream_domain::proposal::reason::ReasonCode;
 use thoughtstream_domain::proposal::text::ProposedText;
 use thoughtstream_store::verify::{Options as VerifyOptions, verify};
@@ -438,6 +438,97 @@ async fn a_forged_lineage_is_not_written_and_leaves_no_receipt() {
     room.until_ended(1).await;
     assert_eq!(room.text(), format!("{BASE}{SAID}\n"));
     assert_eq!(events(&reader).len(), 2, "one start and one receipt");
+    assert_eq!(room.stage.stop(false).await, Outcome::Stopped);
+}
+
+/// Writes an event of a materialization that the materializer never wrote.
+async fn slip_in_as(
+    room: &Room,
+    payload: &impl TypedPayload,
+    binding: &MaterializationBinding,
+    parent: EventId,
+    by: ActorKind,
+) {
+    let actor = Actor::ours(by, "materializer");
+    let mut envelope = Envelope::new(source(), binding.key(), Privacy::Sensitive, actor);
+    envelope.parents = vec![Parent::named(parent)];
+    let commit = Commit { appends: vec![payload.candidate(envelope)], ..Commit::default() };
+    assert!(room.stage.handle().decide(commit).await.unwrap().placed().is_some());
+}
+
+async fn slip_in(
+    room: &Room,
+    payload: &impl TypedPayload,
+    binding: &MaterializationBinding,
+    parent: EventId,
+) {
+    slip_in_as(room, payload, binding, parent, ActorKind::System).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_check_holds_every_materialization_against_what_was_decided() {
+    let mut room = Room::with("verified", BASE).await;
+    let done = room.accept(Operation::Append, SAID).await;
+    room.until_ended(1).await;
+    let receipt = made(&room.stage.reader()).remove(0);
+    // Nobody materializes anything from here on, so whatever is written is slipped in.
+    room.stage.stop(false).await;
+    room.stage.set_remembers(false);
+    room.stage.start().await;
+    room.proposing.goes_on(room.stage.handle());
+    let mut found = 0;
+    let mut wrong = |room: &Room, expected: Unexplained| {
+        let report = verify(&room.stage.reader(), VerifyOptions::default()).unwrap();
+        let new: Vec<String> = report.findings.iter().skip(found).map(|it| it.message.clone()).collect();
+        assert_eq!(new, [expected.to_string()], "{:#?}", report.findings);
+        found += 1;
+    };
+    // A second receipt of what is made.
+    let again = MaterializationBinding { attempt: 2, ..receipt.binding.clone() };
+    let twice = Materialized { binding: again.clone(), ..receipt.clone() };
+    slip_in(&room, &twice, &again, done).await;
+    wrong(&room, Unexplained::Ended);
+    // A receipt, a start and a failure that do not follow from an accepted change.
+    let proposal = room.proposing.propose(Operation::Append, "More.").await;
+    let decision = room.proposing.decide(&proposal, Disposition::Accept).await;
+    let binding = |attempt| MaterializationBinding { proposal, decision, attempt };
+    let unbegun = Materialized { binding: binding(1), ..receipt.clone() };
+    slip_in(&room, &unbegun, &binding(1), decision).await;
+    wrong(&room, Unexplained::NotBegun);
+    let refused = room.proposing.propose(Operation::Append, "No.").await;
+    let no = room.proposing.decide(&refused, Disposition::Reject).await;
+    let about = MaterializationBinding { proposal: refused, decision: no, attempt: 1 };
+    let failed = |binding: &MaterializationBinding| MaterializationFailed {
+        binding: binding.clone(),
+        code: ReasonCode::FileMissing,
+    };
+    slip_in(&room, &failed(&about), &about, no).await;
+    wrong(&room, Unexplained::Undecided);
+    let third = room.proposing.propose(Operation::Append, "Third.").await;
+    let yes = room.proposing.decide(&third, Disposition::Accept).await;
+    let about = |attempt| MaterializationBinding { proposal: third, decision: yes, attempt };
+    let started = MaterializationStarted {
+        binding: about(1),
+        base: receipt.result.clone(),
+        result_sha256: receipt.result.sha256,
+        result_bytes: receipt.result.bytes,
+    };
+    slip_in(&room, &started, &about(1), yes).await;
+    wrong(&room, Unexplained::Announced);
+    slip_in(&room, &failed(&about(2)), &about(2), no).await;
+    wrong(&room, Unexplained::Parent);
+    // What was announced is not what the receipt names.
+    let begun = events(&room.stage.reader()).into_iter().rev().find(|event| {
+        event.payload_as::<MaterializationStarted>().is_ok_and(|started| started.binding == about(1))
+    });
+    let other = Materialized { binding: about(1), base: receipt.result.clone(), ..receipt.clone() };
+    slip_in(&room, &other, &about(1), begun.unwrap().id).await;
+    wrong(&room, Unexplained::Receipt);
+    let fourth = room.proposing.propose(Operation::Append, "Fourth.").await;
+    let decision = room.proposing.decide(&fourth, Disposition::Accept).await;
+    let about = MaterializationBinding { proposal: fourth, decision, attempt: 1 };
+    slip_in_as(&room, &failed(&about), &about, decision, ActorKind::Agent).await;
+    wrong(&room, Unexplained::Author);
     assert_eq!(room.stage.stop(false).await, Outcome::Stopped);
 }
 

@@ -11,6 +11,7 @@
 mod accounts;
 mod documents;
 mod events;
+mod materializations;
 mod named;
 mod progress;
 mod proposals;
@@ -237,6 +238,9 @@ pub fn verify(reader: &Reader, mut options: Options<'_>) -> Result<Report, RowEr
     });
     if let Err(error) = guarded(|| proposals::check(reader, &mut findings)) {
         findings.add_error("proposals", &error);
+    }
+    if let Err(error) = guarded(|| materializations::check(reader, &mut findings)) {
+        findings.add_error("materializations", &error);
     }
     walk.finish(&mut findings);
     Ok(Report {

@@ -27,6 +27,9 @@ pub enum DecideError {
     /// The text that should stand in place of the proposed one does not fit its bounds.
     #[error("the replacement does not fit")]
     Replacement(#[source] BoundsError),
+    /// The text has a control character that is no line end and no tab: nobody types one on purpose.
+    #[error("the replacement has the control character U+{0:04X} in it")]
+    Control(u32),
 }
 
 impl DecideError {
@@ -36,6 +39,7 @@ impl DecideError {
         match self {
             Self::NoDecision => "proposal.no-decision",
             Self::Replacement(_) => "proposal.replacement",
+            Self::Control(_) => "proposal.control-character",
         }
     }
 }
@@ -82,6 +86,12 @@ pub fn decide(
 ) -> Result<Commit, DecideError> {
     let kind = Decidable::of(proven.kind()).ok_or(DecideError::NoDecision)?;
     fits(kind, &disposition).map_err(DecideError::Replacement)?;
+    if let Disposition::Edit { replacement } = &disposition {
+        let control = |found: &char| found.is_control() && !matches!(found, '\n' | '\r' | '\t');
+        if let Some(found) = replacement.reveal().chars().find(control) {
+            return Err(DecideError::Control(u32::from(found)));
+        }
+    }
     let proposal = proven.event();
     let actor = Actor::ours(ActorKind::Person, &format!("uid:{}", operator.uid));
     let key = ProposalDecision::key(&proposal.id);

@@ -334,19 +334,13 @@ impl AnyProven {
     }
 }
 
-/// Returns the kind of proposal that an event of this type is.
-#[must_use]
-pub fn kind_of(event: &Event) -> Option<Kind> {
-    Proposed::kind_of(&event.kind)
-}
-
 /// Replays the lineage of a proposal of any kind.
 ///
 /// # Errors
 /// [`LineageError`] naming the first link that does not hold, or if the log cannot be read.
 pub fn prove<R: Records>(records: &R, id: &EventId) -> Result<AnyProven, LineageError<R::Error>> {
     let event = find(records, id)?;
-    match kind_of(&event) {
+    match Proposed::kind_of(&event.kind) {
         Some(Kind::MemoryChange) => chain::memory(records, event).map(|it| AnyProven::Memory(Box::new(it))),
         Some(Kind::SelfCorrection) => {
             chain::correction(records, event).map(|it| AnyProven::Correction(Box::new(it)))

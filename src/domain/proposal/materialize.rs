@@ -5,6 +5,8 @@
 //! touched, was written, or was changed by somebody else; and does the same in each case. What is proposed for one
 //! version is never written over another.
 
+mod explain;
+
 use crate::commit::{Commit, Document, Precondition};
 use crate::content::Content;
 use crate::event::{Actor, ActorKind, Envelope, Event, Parent};
@@ -22,6 +24,8 @@ use super::capability::{MEMORY_PATH, MEMORY_SOURCE, MemoryTarget};
 use super::memory;
 use super::reason::ReasonCode;
 use super::text::ProposedText;
+
+pub use explain::{Behind, Unexplained, Written};
 
 /// Who writes the events of a materialization.
 const MATERIALIZER: &str = "materializer";

@@ -46,6 +46,9 @@ pub fn change(
         Operation::Append => append(base, text),
         Operation::ReplaceDocument => text.to_owned(),
     };
+    if result.contains('\0') {
+        return Err(ReasonCode::NotText);
+    }
     if result.len() as u64 > bytes_max {
         return Err(ReasonCode::TooLarge);
     }

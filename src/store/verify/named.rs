@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::proposal::Proposed;
 use thoughtstream_domain::payload::run::RunCompleted;
-use thoughtstream_domain::proposal::lineage::kind_of;
 
 use super::{FindingKind, Findings};
 
@@ -21,7 +21,7 @@ pub(super) struct Named {
 impl Named {
     /// Takes an event in, in the order of the log.
     pub(super) fn event(&mut self, event: &Event, place: &str, findings: &mut Findings) {
-        if kind_of(event).is_some() {
+        if Proposed::kind_of(&event.kind).is_some() {
             self.unnamed.insert(event.id);
             return;
         }

@@ -10,11 +10,9 @@ use thoughtstream_domain::judgment::Given;
 use thoughtstream_domain::lifecycle::Run;
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::judgment::TrainingExample;
-use thoughtstream_domain::payload::proposal::ProposalDecision;
+use thoughtstream_domain::payload::proposal::{ProposalDecision, Proposed};
 use thoughtstream_domain::proposal::decision::{self, Decided};
-use thoughtstream_domain::proposal::lineage::{
-    LineageError, Records, Stored, kind_of, prove, prove_correction,
-};
+use thoughtstream_domain::proposal::lineage::{LineageError, Records, Stored, prove, prove_correction};
 use thoughtstream_domain::proposal::project::{self, CRITERION};
 
 use super::{FindingKind, Findings};
@@ -23,9 +21,9 @@ use crate::rows::RowError;
 use crate::tables::Table;
 
 /// Reads the log, and notes whether anything that was read had been erased: what a person erased is no damage.
-struct Noting<'r> {
-    reader: &'r Reader,
-    erased: Cell<bool>,
+pub(super) struct Noting<'r> {
+    pub(super) reader: &'r Reader,
+    pub(super) erased: Cell<bool>,
 }
 
 impl Records for Noting<'_> {
@@ -94,7 +92,7 @@ fn wrong_decision(reader: &Reader, event: &Event) -> Result<Option<String>, RowE
     let Some(proposal) = reader.event(&said.proposal)? else {
         return Ok(Some(format!("the decision is about {}, which is not in the log", said.proposal)));
     };
-    let Some(kind) = kind_of(&proposal) else {
+    let Some(kind) = Proposed::kind_of(&proposal.kind) else {
         return Ok(Some(format!("the decision is about {}, which is no proposal", said.proposal)));
     };
     Ok(decision::read(&proposal, kind, event).err().map(|fault| fault.to_string()))

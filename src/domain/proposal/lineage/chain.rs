@@ -10,7 +10,7 @@ use crate::lifecycle::{Run, RunState};
 use crate::packet::manifest::Part;
 use crate::packet::{self, Packet};
 use crate::payload::delivery::{DeliveryDelivered, Route};
-use crate::payload::proposal::{CorrectionProposed, FocusProposed, MemoryChangeProposed, Proposer};
+use crate::payload::proposal::{CorrectionProposed, FocusProposed, MemoryChangeProposed, Proposed, Proposer};
 use crate::payload::run::{RunCompleted, RunStamp};
 use crate::payload::telegram::TelegramMessage;
 use crate::privacy::Privacy;
@@ -245,7 +245,7 @@ impl<R: Records> Walk<'_, R> {
             && event.recorded_at == completion.recorded_at;
         let mut others = Vec::new();
         for id in proposals.iter().filter(|id| **id != event.id) {
-            others.push(super::kind_of(&self.event(Link::Receipt, id)?));
+            others.push(Proposed::kind_of(&self.event(Link::Receipt, id)?.kind));
         }
         others.push(Some(kind));
         others.sort_unstable();

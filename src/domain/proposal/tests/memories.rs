@@ -88,6 +88,7 @@ fn the_base_is_exactly_the_frozen_version() {
     assert_eq!(of("", &target), ReasonCode::BaseDamaged);
     let latin = b"---\nid: memory\n---\ncaf\xe9";
     assert_eq!(change(&named(latin), latin, Operation::Append, "x", LIMIT), Err(ReasonCode::NotText));
+    assert_eq!(changed(BASE, Operation::Append, "a\0b").unwrap_err(), ReasonCode::NotText);
 }
 
 #[test]
@@ -111,7 +112,12 @@ proptest! {
     fn appending_never_touches_what_was_there(text in "(.|\r|\n|\r\n){1,60}", body in "(.|\n){0,60}") {
         prop_assume!(!text.trim().is_empty());
         let base = format!("---\nid: memory\n---\n{body}");
-        let made = changed(&base, Operation::Append, &text).unwrap();
+        let made = changed(&base, Operation::Append, &text);
+        if base.contains('\0') || text.contains('\0') {
+            prop_assert_eq!(made, Err(ReasonCode::NotText));
+            return Ok(());
+        }
+        let made = made.unwrap();
         let whole = text_of(&made);
         prop_assert!(whole.starts_with(&base) && whole.ends_with('\n'));
         let added = &whole[base.len()..];
