@@ -343,8 +343,9 @@ fn a_document_that_moved_makes_its_proposal_stale_and_says_what_to_do() {
     Desk::written(&desk.world, |store| edit_memory(store, &MEMORY.replace("tea", "coffee")));
     let row = desk.one(&desk.memory());
     assert_eq!(row["state"], "stale");
-    let ways = row["ways"].to_string();
-    assert!(ways.contains("thought inbox reject evt_") && ways.contains("ask for it again"), "{ways}");
+    let (ways, hint) = (row["ways"].to_string(), row["hint"].to_string());
+    assert!(ways.contains("thought inbox reject evt_") && !ways.contains("accept"), "{ways}");
+    assert!(hint.contains("ask for it again"), "{hint}");
     let why = desk.inbox().iter().map(|row| row["why"].to_string()).collect::<Vec<_>>().join(" ");
     assert!(why.contains("stale"), "{why}");
     let why = desk.world.thought(&["why", &desk.memory()]).expect(0).stdout;
@@ -391,12 +392,11 @@ fn a_terminal_shows_what_is_proposed_and_a_program_asks_for_it() {
     {
         assert!(inbox.contains(shown), "{inbox}");
     }
-    // The exact command that moves it stands there whole.
-    assert!(
-        inbox.contains(&format!(
-            "thought inbox accept {memory} | reject {memory} | edit {memory} --file FILE"
-        ))
-    );
+    // The exact commands that move it stand there whole, one on each line.
+    for way in ["accept", "reject", "edit", "later"] {
+        let command = format!("way out   thought inbox {way} {memory}");
+        assert!(inbox.lines().any(|line| line.starts_with(&command) && !line.contains('|')), "{inbox}");
+    }
     assert!(on_a_terminal(&desk.world, &["proposal-list"]).contains("  │ +Moved to Lisbon."));
     assert!(on_a_terminal(&desk.world, &["inbox", "show", &memory]).contains("  │ +Moved to Lisbon."));
     for programs in
@@ -525,5 +525,24 @@ fn a_decision_survives_a_power_cut_at_every_point_and_what_follows_is_made_up_fo
             assert_eq!(running.stop(), 0);
         }
         desk.verify();
+    }
+}
+
+#[test]
+fn the_command_that_is_named_first_decides_nothing() {
+    let desk = Desk::new(&Setting::default());
+    let (inbox, proposals) =
+        (desk.inbox(), desk.world.thought(&["proposal-list", "--json"]).expect(0).lines());
+    let named = inbox.iter().map(|row| &row["command"]).chain(proposals.iter().map(|row| &row["ways"][0]));
+    for command in named.filter_map(Value::as_str) {
+        assert!(command.starts_with("thought inbox show evt_"), "{command}");
+        desk.world.thought(&command.split(' ').skip(1).collect::<Vec<_>>()).expect(0);
+    }
+    assert_eq!(desk.decisions().len(), 0);
+    // Every command is one, and every word of it an argument.
+    let ways = proposals.iter().flat_map(|row| row["ways"].as_array().cloned().unwrap_or_default());
+    for way in ways {
+        let way = way.as_str().unwrap().to_owned();
+        assert!(way.starts_with("thought ") && !way.contains(['|', ';', '&']), "{way}");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use thoughtstream_channels::rehearsal::{Rehearsal, Script};
 use tokio::runtime::Runtime;
 
-use crate::cli_world::{Running, World};
+use crate::cli_world::{Answer, Running, World};
 
 /// What the model does about what is said to it. What it says names no id, and what it calls does.
 const SCRIPT: &str = r#"
@@ -258,4 +258,97 @@ fn whoever_is_killed_while_it_settles_leaves_nothing_half_and_one_end() {
     }
     assert_eq!(service.stop(), 0);
     stage.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_power_cut_anywhere_between_start_and_receipt_is_made_up_for_once() {
+    let stage = Stage::new();
+    let context = stage.world.config.join("context");
+    let beside = || {
+        let names = std::fs::read_dir(&context).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".new")).count()
+    };
+    let written = |lines: usize| stage.memory().matches("Lives in Lisbon.").count() == lines;
+    let list = |kind: &str| {
+        let kind = format!("stream.thought.agent.memory-change.{kind}");
+        stage.world.thought(&["event", "list", "--type", &kind, "--json"]).expect(0).lines().len()
+    };
+    let mut service = stage.serve();
+    // Where it is held, and how it is seen from outside that it has come that far.
+    type Seen<'a> = &'a dyn Fn(usize) -> bool;
+    let stops: [(&str, Seen<'_>); 5] = [
+        ("materialize.started.after", &|made| list("materialization.started") == made + 1),
+        ("materialize.file.after", &|_| beside() == 1),
+        ("materialize.exchange.inside", &|made| written(made + 1) && beside() == 1),
+        ("materialize.scan.before", &|made| written(made + 1) && beside() == 0),
+        ("materialize.receipt.before", &|made| written(made + 1) && beside() == 0),
+    ];
+    for (made, (point, reached)) in stops.into_iter().enumerate() {
+        let actor = "thoughtstream/materializer";
+        stage.world.thought(&["rehearsal", "arm", point, "hold", "--actor", actor]).expect(0);
+        stage.say(&format!("number {made}: remember that I moved to Lisbon"));
+        stage.until_sent(made + 1);
+        let proposal = stage.of(MEMORY)[made]["id"].as_str().unwrap().to_owned();
+        stage.world.thought(&["proposal-decision", &proposal, "accept"]).expect(0);
+        stage.world.until(&["status", "--json"], |_| reached(made));
+        assert_eq!(list("materialized"), made, "{point}");
+        service.kill();
+        service = stage.serve();
+        stage.world.until(&["status", "--json"], |_| list("materialized") == made + 1);
+        assert!(written(made + 1) && beside() == 0, "{point}: {}", stage.memory());
+        let why = stage.world.thought(&["why", &proposal]).expect(0).stdout;
+        assert!(why.contains("materialized") && why.contains("decided: accept"), "{why}");
+    }
+    assert_eq!((list("materialization.started"), list("materialization.failed")), (5, 0));
+    assert_eq!(service.stop(), 0);
+    stage.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn what_keeps_a_change_from_being_written_is_said_where_a_person_looks() {
+    let stage = Stage::new();
+    let owner = stage.world.config.join("context/.thought-materializer.owner");
+    std::fs::write(&owner, "{\"pid\":1,\"tru").unwrap();
+    let service = stage.serve();
+    stage.say("remember that I moved to Lisbon");
+    stage.until_sent(1);
+    let proposal = stage.of(MEMORY)[0]["id"].as_str().unwrap().to_owned();
+    stage.world.thought(&["proposal-decision", &proposal, "accept"]).expect(0);
+    let blocked = |answer: &Answer| answer.stdout.contains("root-lock-damaged");
+    let inbox = stage.world.until(&["inbox"], blocked).stdout;
+    assert!(inbox.contains(&format!("thought why {proposal}")), "{inbox}");
+    for look in [&["why", &proposal][..], &["proposal-list", "--json", &proposal]] {
+        let answer = stage.world.thought(look).expect(0);
+        assert!(blocked(&answer) && answer.stdout.contains(".thought-materializer."), "{answer:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&owner).unwrap(), "{\"pid\":1,\"tru", "nobody took it away");
+    std::fs::remove_file(&owner).unwrap();
+    stage
+        .world
+        .until(&["proposal-list", "--json", &proposal], |answer| answer.stdout.contains("\"materialized\""));
+    assert_eq!(service.stop(), 0);
+    stage.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_bot_that_may_ask_to_remember_and_has_no_folder_for_it_is_advice() {
+    let stage = Stage::new();
+    let check = || {
+        let diagnosis = stage.world.thought(&["doctor", "--quick", "--json"]).json();
+        let checks = diagnosis["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["id"] == "memory")
+    };
+    assert_eq!(check().unwrap()["status"], "ok");
+    let path = stage.world.config.join("config.yaml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    let without: Vec<&str> = config.lines().filter(|line| !line.contains("telegram-agent-context")).collect();
+    let without = without.join("\n").replace("sources:", "sources: []");
+    std::fs::write(&path, without).unwrap();
+    let advice = check().unwrap();
+    assert_eq!(advice["status"], "advice");
+    assert!(advice.to_string().contains("filesystem:telegram-agent-context"), "{advice}");
+    let declaration = stage.world.config.join("declarations/telegram-conversation.yaml");
+    let enabled = std::fs::read_to_string(&declaration).unwrap();
+    std::fs::write(&declaration, enabled.replace("enabled: true", "enabled: false")).unwrap();
+    assert_eq!(check(), None, "nobody asks");
 }

@@ -72,6 +72,12 @@ fn an_edit_has_the_bounds_of_what_it_stands_for_and_a_focus_no_decision() {
     assert!(decide(&story.correction, edit(4_096)).is_ok());
     assert!(matches!(decide(&story.correction, edit(4_097)), Err(DecideError::Replacement(_))));
     assert!(Bounded::<32_768>::new("x".repeat(32_769)).is_err());
+    let with = |text: &str| Disposition::Edit { replacement: Bounded::new(text.to_owned()).unwrap() };
+    for (text, found) in [("a\0b", 0), ("\u{1b}[2J", 0x1b), ("a\u{9b}b", 0x9b)] {
+        assert_eq!(decide(&story.memory, with(text)), Err(DecideError::Control(found)));
+        assert_eq!(decide(&story.correction, with(text)), Err(DecideError::Control(found)));
+    }
+    assert!(decide(&story.memory, with("a\tb\r\n\u{200d}c\n")).is_ok());
     for disposition in [Disposition::Accept, Disposition::Reject, edit(1)] {
         assert_eq!(decide(&story.focus, disposition), Err(DecideError::NoDecision));
     }

@@ -9,9 +9,11 @@ use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::event::{Event, Reference};
 use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::judgment::{JudgeError, Projection, Status, project as effective};
-use thoughtstream_domain::payload::proposal::{CorrectionProposed, Decidable, Disposition, ProposalDecision};
+use thoughtstream_domain::payload::proposal::{
+    CorrectionProposed, Decidable, Disposition, ProposalDecision, Proposed,
+};
 use thoughtstream_domain::proposal::decision::{self, Decided, DecisionFault};
-use thoughtstream_domain::proposal::lineage::{AnyProven, LineageError, kind_of, prove};
+use thoughtstream_domain::proposal::lineage::{AnyProven, LineageError, prove};
 use thoughtstream_domain::proposal::project::project;
 use thoughtstream_domain::proposal::text::ProposedText;
 use thoughtstream_store::{Reader, RowError, Store};
@@ -160,7 +162,9 @@ pub fn next_after(reader: &Reader, proposal: &EventId) -> Result<Next, Failure> 
 fn unprojected(reader: &Reader) -> Result<Vec<EventId>, Failure> {
     let mut found = Vec::new();
     for event in reader.proposals()? {
-        let Some(Decidable::SelfCorrection) = kind_of(&event).and_then(Decidable::of) else { continue };
+        let Some(Decidable::SelfCorrection) = Proposed::kind_of(&event.kind).and_then(Decidable::of) else {
+            continue;
+        };
         let Some(decision) = reader.decision_of(&event.id)? else { continue };
         let rejects = decision
             .payload_as::<ProposalDecision>()
@@ -230,7 +234,8 @@ fn lineage_failure(reader: &Reader, proposal: &EventId, error: &LineageError<Row
     match error {
         LineageError::Unread(_) => Failure::of(Exit::CouldNotLook, "log.storage", error),
         LineageError::Broken(broken) => {
-            let known = reader.event(proposal).ok().flatten().and_then(|event| kind_of(&event));
+            let known =
+                reader.event(proposal).ok().flatten().and_then(|event| Proposed::kind_of(&event.kind));
             if known.is_none() {
                 return unknown("proposal", proposal);
             }

@@ -103,7 +103,7 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Status { states } => put(sink, &status::status(look, states)?),
         Ask::Inbox => inbox::inbox(look)?.iter().try_for_each(|item| put(sink, item)),
         Ask::InboxAll => inbox::everything(look)?.iter().try_for_each(|item| put(sink, item)),
-        Ask::Proposals(filter) => proposals::list(look.reader, filter, sink),
+        Ask::Proposals(filter) => proposals::list(look, filter, sink),
         Ask::Why { id } => put(sink, &why::why(look, id)?),
         Ask::Events(filter) | Ask::Tail(filter) => {
             names::check_events(look, filter)?;

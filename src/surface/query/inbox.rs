@@ -122,7 +122,7 @@ pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     executions(look.reader, &mut found)?;
     incidents(look.reader, &mut found)?;
     super::deliveries::waiting(look.reader, &mut found)?;
-    super::proposals::waiting(look.reader, &mut found)?;
+    super::proposals::waiting(look, &mut found)?;
     postponed::repairs(look.reader, &mut found)?;
     postponed::hide(look, &mut found)?;
     found.sort_by(|one, other| (one.since, one.kind, &one.id).cmp(&(other.since, other.kind, &other.id)));

@@ -11,17 +11,16 @@ use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, EventId, RunId};
 use thoughtstream_domain::payload::proposal::{
-    CorrectionProposed, FocusProposed, MemoryChangeProposed, ProposalDecision, Proposer,
+    CorrectionProposed, FocusProposed, MemoryChangeProposed, ProposalDecision, Proposed, Proposer,
 };
 use thoughtstream_domain::proposal::Kind;
-use thoughtstream_domain::proposal::lineage::kind_of;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
 pub use content::{DiffHunk, DiffLine, EvidenceText, ProposalContent, Shown};
 
 use super::inbox::{Kind as Waits, Waiting};
-use super::{Sink, put, unknown};
+use super::{Live, Look, Sink, put, unknown};
 use crate::ask::ProposalFilter;
 use crate::failure::Failure;
 
@@ -165,9 +164,12 @@ pub struct Proposal {
     /// The link that does not hold, or why it was not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What moves it, or what is to be done instead.
+    /// The commands that show and move it, one each; the first one moves nothing that cannot be taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<String>,
+    /// What a person has to know or do beside them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// What it says, if that was asked for and its lineage holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ProposalContent>,
@@ -192,6 +194,7 @@ impl Proposal {
             outcome: None,
             code: None,
             ways: Vec::new(),
+            hint: None,
             content: None,
         };
         let text = |text: &str| {
@@ -237,7 +240,8 @@ impl Proposal {
 ///
 /// # Errors
 /// [`Failure`] if one that is named is none, or the log cannot be read.
-pub fn list(reader: &Reader, filter: &ProposalFilter, sink: &mut dyn Sink) -> Result<(), Failure> {
+pub fn list(look: &Look<'_>, filter: &ProposalFilter, sink: &mut dyn Sink) -> Result<(), Failure> {
+    let reader = look.reader;
     let events = match &filter.ids[..] {
         [] => reader.proposals()?,
         ids => ids.iter().map(|id| find(reader, id)).collect::<Result<_, _>>()?,
@@ -249,7 +253,7 @@ pub fn list(reader: &Reader, filter: &ProposalFilter, sink: &mut dyn Sink) -> Re
     let mut found = Vec::new();
     // The newest are looked at first, so that a short list of a long log costs the list.
     for event in events.iter().rev() {
-        let Some(proposal) = one(reader, event, filter.content)? else { continue };
+        let Some(proposal) = one(reader, look.live, event, filter.content)? else { continue };
         if wanted(&proposal) {
             found.push(proposal);
         }
@@ -261,17 +265,23 @@ pub fn list(reader: &Reader, filter: &ProposalFilter, sink: &mut dyn Sink) -> Re
 }
 
 fn find(reader: &Reader, id: &EventId) -> Result<Event, Failure> {
-    let found = reader.event(id)?.filter(|event| kind_of(event).is_some());
+    let found = reader.event(id)?.filter(|event| Proposed::kind_of(&event.kind).is_some());
     found.ok_or_else(|| unknown("proposal", id))
 }
 
-pub(crate) use standing::show;
+use standing::Writer;
+pub(crate) use standing::{show, why};
 
-/// Returns a proposal with where it stands.
-pub(crate) fn one(reader: &Reader, event: &Event, content: bool) -> Result<Option<Proposal>, Failure> {
-    let Some(kind) = kind_of(event) else { return Ok(None) };
+/// Returns a proposal with where it stands, as far as the log and a running service know.
+pub(crate) fn one(
+    reader: &Reader,
+    live: Option<&Live>,
+    event: &Event,
+    content: bool,
+) -> Result<Option<Proposal>, Failure> {
+    let Some(kind) = Proposed::kind_of(&event.kind) else { return Ok(None) };
     let mut proposal = Proposal::of(event, kind);
-    standing::look(reader, event, &mut proposal, content)?;
+    standing::look(reader, event, &mut proposal, content, Writer::of(live))?;
     Ok(Some(proposal))
 }
 
@@ -279,9 +289,9 @@ pub(crate) fn one(reader: &Reader, event: &Event, content: bool) -> Result<Optio
 ///
 /// # Errors
 /// [`Failure`] if the log cannot be read.
-pub fn waiting(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
-    for event in reader.proposals()? {
-        let Some(proposal) = one(reader, &event, false)? else { continue };
+pub fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    for event in look.reader.proposals()? {
+        let Some(proposal) = one(look.reader, look.live, &event, false)? else { continue };
         if !proposal.state.waits() {
             continue;
         }

@@ -158,13 +158,20 @@ fn of_proposal(proposal: Proposal) -> Why {
     if let Some(outcome) = proposal.outcome {
         fact.push_str(&format!("; it came to {outcome}"));
     }
+    if let Some(hint) = proposal.hint {
+        fact.push_str(&format!("; {hint}"));
+    }
     let mut commands = proposal.ways;
-    commands.push(proposals::show(&proposal.id));
+    commands.retain(|command| *command != proposals::why(&proposal.id));
+    let show = proposals::show(&proposal.id);
+    if !commands.contains(&show) {
+        commands.push(show);
+    }
     Why { since: Some(since), commands, ..plain(proposal.id, "proposal", proposal.state.as_str(), fact) }
 }
 
 fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
-    if let Some(proposal) = proposals::one(look.reader, event, false)? {
+    if let Some(proposal) = proposals::one(look.reader, look.live, event, false)? {
         return Ok(of_proposal(proposal));
     }
     let fact = format!("it is recorded as number {} of {}", event.sequence, event.source);

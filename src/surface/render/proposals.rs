@@ -72,7 +72,11 @@ pub fn one(proposal: &Proposal, room: Room, now: Timestamp) -> String {
             }
         }
     }
-    for way in &proposal.ways {
+    if let Some(hint) = &proposal.hint {
+        push(&mut text, "note", hint);
+    }
+    // What shows all of it is named above, and is no way out.
+    for way in proposal.ways.iter().filter(|way| **way != whole(proposal)) {
         push(&mut text, "way out", way);
     }
     text

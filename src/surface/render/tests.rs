@@ -251,7 +251,10 @@ fn proposal(text: &str) -> Proposal {
         decision: None,
         outcome: None,
         code: None,
-        ways: vec!["thought inbox accept ID | reject ID | edit ID --file FILE".to_owned()],
+        ways: ["accept ID", "reject ID", "edit ID --file FILE"]
+            .map(|way| format!("thought inbox {way}"))
+            .to_vec(),
+        hint: None,
         content: Some(ProposalContent {
             text: owned(),
             reason: Some(owned()),

@@ -8,6 +8,7 @@ use thoughtstream_domain::proposal::decision::{self, Decided};
 use thoughtstream_domain::proposal::lineage::{AnyProven, LineageError, Proven, prove};
 use thoughtstream_store::Reader;
 
+use super::super::Live;
 use super::{Proposal, State, content};
 use crate::failure::Failure;
 
@@ -16,8 +17,57 @@ pub(crate) fn show(id: &EventId) -> String {
     format!("thought inbox show {id} --full")
 }
 
-fn decide(id: &EventId) -> String {
-    format!("thought inbox accept {id} | reject {id} | edit {id} --file FILE")
+/// Returns the command that says what keeps a proposal from its end.
+pub(crate) fn why(id: &EventId) -> String {
+    format!("thought why {id}")
+}
+
+/// Is who writes accepted memory changes, as far as it is known at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writer<'a> {
+    /// No service runs.
+    Down,
+    /// It writes.
+    Writes,
+    /// Something is in its way: a code that it shows in the tree.
+    Blocked(&'a str),
+}
+
+impl<'a> Writer<'a> {
+    /// Finds it in the tree of a running service.
+    pub(crate) fn of(live: Option<&'a Live>) -> Self {
+        let Some(live) = live else { return Self::Down };
+        let child = live.tree.children.iter().find(|child| child.kind == "materializer");
+        match child.map(|child| (child.state.as_str(), child.note.as_deref())) {
+            Some(("running", None)) => Self::Writes,
+            Some(("running", Some(note))) => Self::Blocked(note),
+            Some((state, _)) => Self::Blocked(state),
+            None => Self::Down,
+        }
+    }
+}
+
+/// Says what a person can do about what is in the writer's way.
+fn remedy(code: &str) -> &'static str {
+    match code {
+        "no-context-root" => "config.yaml names no folder as filesystem:telegram-agent-context",
+        "memory-not-selected" => "include and ignore of that folder leave memory.md out",
+        "root-held" => "another process owns that folder: end it",
+        "root-lock-damaged" => {
+            "what says who owns that folder cannot be believed: if nothing else writes there, remove the files \
+             .thought-materializer.* in it"
+        }
+        "root-lock-replaced" => "somebody replaced the lock in that folder: find out who writes there",
+        "root-lock-failed" => "no lock can be made in that folder: it has to be writable",
+        "root-unfit" => "the folder is gone or a link, and a change was begun in it: put it back",
+        "file-unfit" => {
+            "memory.md cannot be looked at, and a change was begun: let the service read and write it"
+        }
+        "waits-for-scan" => "the actor that looks at that folder is down",
+        "log-unwritable" => "the log takes nothing at the moment: see thought doctor",
+        "paused" => "the service was started paused",
+        _ => "see thought tree",
+    }
 }
 
 /// Finds out where a proposal stands; with `content`, also what it says.
@@ -26,6 +76,7 @@ pub(super) fn look(
     event: &Event,
     proposal: &mut Proposal,
     wants_content: bool,
+    writer: Writer<'_>,
 ) -> Result<(), Failure> {
     if !matches!(event.payload, Payload::Present(_)) {
         proposal.state = State::Redacted;
@@ -54,7 +105,7 @@ pub(super) fn look(
         proposal.content = Some(content::of(reader, &proven, decision.as_ref())?);
     }
     match proven {
-        AnyProven::Memory(proven) => memory(reader, *proven, decision, proposal),
+        AnyProven::Memory(proven) => memory(reader, *proven, decision, proposal, writer),
         AnyProven::Correction(proven) => {
             let Some(event) = decision else {
                 waits(proposal);
@@ -70,19 +121,23 @@ pub(super) fn look(
         }
         AnyProven::Focus(_) => {
             proposal.state = State::Inert;
-            proposal.ways = vec!["nobody decides about a focus: it is kept as it is".to_owned()];
+            proposal.hint = Some("nobody decides about a focus: it is kept as it is".to_owned());
             Ok(())
         }
     }
 }
 
+/// The first command of each shows and moves nothing: whoever takes it for the next step has decided nothing.
 fn waits(proposal: &mut Proposal) {
+    let id = proposal.id;
     proposal.state = State::Waiting;
-    proposal.ways = vec![decide(&proposal.id), later(&proposal.id)];
-}
-
-fn later(id: &EventId) -> String {
-    format!("thought inbox later {id} --for 1d")
+    proposal.ways = vec![
+        show(&id),
+        format!("thought inbox accept {id}"),
+        format!("thought inbox reject {id}"),
+        format!("thought inbox edit {id} --file FILE"),
+        format!("thought inbox later {id} --for 1d"),
+    ];
 }
 
 fn broken_at(proposal: &mut Proposal, code: &str) {
@@ -116,6 +171,7 @@ fn memory(
     proven: Proven<MemoryChangeProposed>,
     decision: Option<Event>,
     proposal: &mut Proposal,
+    writer: Writer<'_>,
 ) -> Result<(), Failure> {
     let target = proven.payload().target.clone();
     let current = reader.document(&target.source, &target.document)?;
@@ -128,8 +184,10 @@ fn memory(
         waits(proposal);
         if !is_current {
             proposal.state = State::Stale;
-            let again = "the document has changed since: ask for it again in the chat, or reject it";
-            proposal.ways = vec![format!("thought inbox reject {}", proposal.id), again.to_owned()];
+            proposal.ways = vec![show(&proposal.id), format!("thought inbox reject {}", proposal.id)];
+            proposal.hint = Some(
+                "the document has changed since: reject it, and ask for it again in the chat".to_owned(),
+            );
         }
         return Ok(());
     };
@@ -147,7 +205,7 @@ fn memory(
     let events = reader.materializations_of(&target.source, &proposal.id, &decided.id())?;
     let Some(last) = events.last() else {
         proposal.state = State::Unmaterialized;
-        proposal.ways = vec![unmaterialized(is_current)];
+        unwritten(proposal, writer, is_current);
         return Ok(());
     };
     proposal.outcome = Some(last.id);
@@ -156,18 +214,37 @@ fn memory(
     } else if let Ok(failed) = last.payload_as::<MaterializationFailed>() {
         proposal.state = State::Failed;
         proposal.code = Some(failed.code.as_str().to_owned());
-        proposal.ways = vec!["nothing is rebased: ask for it again in the chat".to_owned()];
+        proposal.ways = vec![show(&proposal.id), format!("thought inbox later {} --for-good", proposal.id)];
+        proposal.hint =
+            Some("nothing is rebased: mend the cause, and ask for it again in the chat".to_owned());
     } else {
         proposal.state = State::Materializing;
-        proposal.ways = vec![unmaterialized(true)];
+        unwritten(proposal, writer, true);
     }
     Ok(())
 }
 
-fn unmaterialized(is_current: bool) -> String {
-    if is_current {
-        "the running service writes it: thought serve".to_owned()
-    } else {
-        "the document has changed since: it will fail as stale, ask for it again in the chat".to_owned()
+/// Says what keeps an accepted change from being written.
+fn unwritten(proposal: &mut Proposal, writer: Writer<'_>, is_current: bool) {
+    let mut hint = match writer {
+        Writer::Down => {
+            proposal.ways = vec!["thought serve".to_owned()];
+            "the service writes it".to_owned()
+        }
+        Writer::Writes => {
+            proposal.ways = vec![show(&proposal.id)];
+            "the running service writes it".to_owned()
+        }
+        Writer::Blocked(code) => {
+            proposal.code = Some(code.to_owned());
+            proposal.ways = vec![why(&proposal.id), "thought tree".to_owned()];
+            remedy(code).to_owned()
+        }
+    };
+    if !is_current {
+        hint.push_str(
+            "; the document has changed since, so it will fail as stale: ask for it again in the chat",
+        );
     }
+    proposal.hint = Some(hint);
 }
