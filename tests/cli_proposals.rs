@@ -234,6 +234,12 @@ fn an_edit_is_the_text_of_a_file_and_nothing_else_takes_one() {
     write(b"Moved to Lisbon in May.");
     let made = desk.decide(&memory, &["edit", "--file", "text"]).expect(0);
     assert!(made.stdout.starts_with("edited evt_") && !made.stdout.contains("May"), "{}", made.stdout);
+    let again = desk.decide(&memory, &["edit", "--file", "text"]).expect(0).stdout;
+    assert!(again.starts_with(&format!("already edited {memory}\n")), "{again}");
+    write(b"Moved to Lisbon in June.");
+    let other = desk.decide(&memory, &["edit", "--file", "text"]).expect(1);
+    assert!(other.stderr.contains("proposal.decided") && other.stderr.contains("edit by uid:"), "{other:?}");
+    assert_eq!(desk.decisions().len(), 1);
     let shown = desk.world.thought(&["inbox", "show", &memory, "--content"]).expect(0).stdout;
     assert!(shown.contains("  │ +Moved to Lisbon in May."), "{shown}");
     desk.verify();

@@ -8,6 +8,7 @@ use thoughtstream_domain::judgment::{Status, project as effective};
 use thoughtstream_domain::payload::proposal::{Disposition, ProposalDecision};
 use thoughtstream_domain::payload::system::Operator;
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::proposal::Kind;
 use thoughtstream_domain::proposal::decision::{self, DecideError, Decided, DecisionFault};
 use thoughtstream_domain::proposal::lineage::{prove, prove_correction, prove_memory};
 use thoughtstream_domain::proposal::project::{self, project};
@@ -49,6 +50,8 @@ fn a_decision_is_a_persons_about_this_proposal_under_its_one_key() {
     };
     assert_eq!(with(&|it| it.payload = Payload::Redacted), DecisionFault::Unreadable);
     assert_eq!(with(&|it| payload(it, |it| it["authority"] = json!("agent"))), DecisionFault::Unreadable);
+    let more = |it: &mut serde_json::Value| it["disposition"]["replacement"] = json!("Moved to Paris.");
+    assert_eq!(with(&|it| payload(it, more)), DecisionFault::Unreadable);
     let other = json!(correction.id);
     assert_eq!(with(&|it| payload(it, |it| it["proposal"] = other.clone())), DecisionFault::Proposal);
     assert_eq!(with(&|it| payload(it, |it| it["kind"] = json!("self-correction"))), DecisionFault::Proposal);
@@ -58,6 +61,21 @@ fn a_decision_is_a_persons_about_this_proposal_under_its_one_key() {
     assert_eq!(with(&|it| it.source = bot()), DecisionFault::Author);
     assert_eq!(with(&|it| it.key = IdempotencyKey::parse("another").unwrap()), DecisionFault::Author);
     assert_eq!(with(&|it| payload(it, |it| it["actor"] = json!("uid:0"))), DecisionFault::Author);
+    assert!(Privacy::Private < event.privacy);
+    assert_eq!(with(&|it| it.privacy = Privacy::Private), DecisionFault::Author);
+}
+
+#[test]
+fn a_stored_edit_of_a_correction_has_the_bounds_of_a_correction() {
+    let mut world = world(&Setting::default());
+    let correction = world.story.correction.clone();
+    let edit = |length: usize| Disposition::Edit { replacement: Bounded::new("x".repeat(length)).unwrap() };
+    let event = decide_as(&mut world, &correction, edit(4_096));
+    let read = |event: &Event| decision::read(&correction, Kind::SelfCorrection, event);
+    assert_eq!(read(&event).unwrap().disposition, edit(4_096));
+    let mut longer = event;
+    payload(&mut longer, |it| it["disposition"] = serde_json::to_value(edit(4_097)).unwrap());
+    assert_eq!(read(&longer).unwrap_err(), DecisionFault::Replacement);
 }
 
 #[test]

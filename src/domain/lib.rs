@@ -6,6 +6,7 @@
 
 pub mod accounting;
 pub mod activation;
+pub mod bare;
 pub mod canonical;
 pub mod cell;
 mod codes;

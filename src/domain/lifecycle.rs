@@ -79,6 +79,7 @@ pub struct Execution {
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum ExecutionState {
     /// An attempt is open.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Running,
     /// The next attempt may start at `at`.
     Waiting {

@@ -113,6 +113,36 @@ fn unsafe_code_lives_in_one_file() {
 }
 
 #[test]
+fn a_variant_without_members_is_read_strictly() {
+    // serde's `deny_unknown_fields` does not hold for one where a member of its own tells the variants apart.
+    let mut found = Vec::new();
+    for (path, text) in rust() {
+        let (mut attributes, mut inside, mut strict) = (String::new(), false, false);
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            if inside || line.trim_start().starts_with("#[") {
+                attributes.push_str(line);
+                inside = !line.ends_with(']');
+                continue;
+            }
+            let variant = line.strip_prefix("    ").and_then(|line| line.strip_suffix(','));
+            if line.contains("enum ") && line.ends_with('{') {
+                let has = |word: &str| attributes.contains(word);
+                strict = has("tag = \"") && has("deny_unknown_fields") && has("Deserialize");
+            } else if line == "}" {
+                strict = false;
+            } else if let Some(name) = variant.filter(|name| name.chars().all(char::is_alphanumeric))
+                && strict
+                && !attributes.contains("bare::nothing")
+            {
+                found.push(format!("{path}: {name}"));
+            }
+            attributes.clear();
+        }
+    }
+    none("not read by `bare::nothing`", found);
+}
+
+#[test]
 fn a_silenced_lint_says_why() {
     let silence = [concat!("#[al", "low("), concat!("#![al", "low(")];
     let silenced = lines_of_code(|_, line| silence.iter().any(|form| line.contains(form)));

@@ -22,8 +22,10 @@ pub enum Window {
         ms: u64,
     },
     /// The current hour.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Hour,
     /// The current day.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Day,
 }
 

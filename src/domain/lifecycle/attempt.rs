@@ -48,8 +48,10 @@ pub struct Run {
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum RunState {
     /// Its triggers are fixed; the runner has not been let go.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Received,
     /// The runner runs or ran; no end is known.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Started,
     /// Settled with these outputs.
     Completed {

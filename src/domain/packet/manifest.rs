@@ -144,6 +144,7 @@ pub struct Changed {
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum Change {
     /// A placeholder stands for an image.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     ImagePlaceholder,
     /// A person's correction stands for what was delivered.
     Corrected {

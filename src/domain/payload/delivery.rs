@@ -112,6 +112,7 @@ pub enum AfterFailed {
         at: Timestamp,
     },
     /// Nothing follows.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Final,
 }
 

@@ -18,8 +18,10 @@ pub const TRAINING_EXAMPLE: &str = "stream.thought.judgment.training-example";
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum Opinion {
     /// It is right as it is.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Accept,
     /// It is not right.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Reject,
     /// This would have been right.
     Correct {

@@ -323,6 +323,7 @@ impl Decidable {
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Disposition {
     /// The proposed text or correction is used.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Accept,
     /// This is used in its place.
     Edit {
@@ -330,6 +331,7 @@ pub enum Disposition {
         replacement: ProposedText,
     },
     /// Nothing is used.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Reject,
 }
 

@@ -54,8 +54,10 @@ pub enum Next {
         at: Timestamp,
     },
     /// Nothing follows until a person retries or skips it; the source waits.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Hold,
     /// The event is passed; progress moves on.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Advance,
 }
 

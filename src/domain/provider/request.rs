@@ -186,8 +186,10 @@ impl ThinkingLevel {
 pub enum ResponseFormat {
     /// To none: nothing is sent about it.
     #[default]
+    #[serde(deserialize_with = "crate::bare::nothing")]
     Text,
     /// To one JSON object.
+    #[serde(deserialize_with = "crate::bare::nothing")]
     JsonObject,
     /// To a JSON Schema, strictly.
     JsonSchema {

@@ -3,7 +3,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use thoughtstream_domain::event::Reference;
+use thoughtstream_domain::id::EventId;
+use thoughtstream_domain::payload::proposal::Disposition;
 use thoughtstream_effects::dirs::PrivateDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -12,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::ask::{Ask, Operate, Operated};
 use crate::exit::Exit;
+use crate::proposals::DecideRequest;
 
 #[derive(Default)]
 struct Echo {
@@ -126,6 +130,43 @@ async fn an_operation_is_refused_at_the_ask_door_and_taken_at_the_operators() {
     let mut client = Client::greeted(&operator).await;
     client.ask(&operation).await;
     assert_eq!(client.hear().await, Some(Frame::End(0)));
+}
+
+#[tokio::test]
+async fn a_decision_about_a_proposal_comes_through_the_operators_door_alone_and_says_nothing_beside_itself() {
+    let served = start();
+    let (ask, operator) = recorded(&served._base.path().join("data")).unwrap().unwrap();
+    let proposal = EventId::from_bytes([7; 32]);
+    let decide = DecideRequest {
+        proposal,
+        disposition: Disposition::Accept,
+        submission: Reference::parse("mine").unwrap(),
+    };
+    let all = [
+        Operate::DecideProposal(Box::new(decide)),
+        Operate::ProjectProposals { proposal: None },
+        Operate::ProjectProposals { proposal: Some(proposal) },
+    ];
+    for operate in all.map(Operated::Operate) {
+        let mut client = Client::greeted(&ask).await;
+        client.ask(&operate).await;
+        assert_eq!(client.failure_code().await, "socket.role");
+        let mut client = Client::greeted(&operator).await;
+        client.ask(&operate).await;
+        assert_eq!(client.hear().await, Some(Frame::End(0)));
+    }
+    let request = |disposition: Value| {
+        let decide = json!({ "proposal": proposal, "submission": "mine", "disposition": disposition });
+        json!({ "operate": { "decide-proposal": decide } })
+    };
+    let mut client = Client::greeted(&operator).await;
+    client.say(&request(json!({ "kind": "accept" })).to_string()).await;
+    assert_eq!(client.hear().await, Some(Frame::End(0)));
+    for kind in ["accept", "reject"] {
+        let mut client = Client::greeted(&operator).await;
+        client.say(&request(json!({ "kind": kind, "replacement": "x" })).to_string()).await;
+        assert_eq!(client.failure_code().await, "socket.frame");
+    }
 }
 
 #[tokio::test]
