@@ -16,6 +16,7 @@ use thoughtstream_effects::sandbox::{Cell, End, LaunchError, Launcher, Limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::spawn_blocking;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 pub use keeper::{CellPlace, Cells, NO_KEEPER, Unavailable};
@@ -25,6 +26,9 @@ const CHUNK: usize = 64 << 10;
 
 /// A worker whose stdout has ended is about to end itself; one that does not is killed.
 const ENDS_WITHIN: Duration = Duration::from_millis(500);
+
+/// A worker that is told an outcome at the last moment of its run still gets this long for the result.
+const CONCLUDES_WITHIN: Duration = Duration::from_secs(5);
 
 /// The number of the signal that a forbidden system call ends a worker with, once it has narrowed itself.
 const SIGSYS: i32 = 31;
@@ -76,6 +80,10 @@ impl CellFault {
 /// Runs one worker: hands it the packet, passes its one request to `ask`, hands it the outcome, and returns what
 /// it takes for the final message. `ask` is called at most once; when it was not, nothing was asked.
 ///
+/// The worker must have asked by `deadline`. `ask` keeps the deadline itself and is never given up in the middle:
+/// only it can say whether anything was sent. What the worker makes of the outcome is due by the deadline as well,
+/// or five seconds after it was told.
+///
 /// # Errors
 /// [`CellFault`]; the worker was killed then.
 pub async fn run_cell<A>(
@@ -97,9 +105,9 @@ where
         Err(_) => return Err(CellFault::Deadline),
     };
     let pipes = Pipes::of(&mut cell).map_err(CellFault::Pipes)?;
-    let talked = timeout_at(deadline, pipes.talk(&mut exchange, &frame, ask)).await;
-    match talked.map_err(|_| CellFault::Deadline)? {
+    match pipes.talk(&mut exchange, &frame, deadline, ask).await {
         Ok(()) => Ok(exchange.closed()?),
+        Err(Silence::Late(_)) => Err(CellFault::Deadline),
         Err(Silence::Breach(breach)) => Err(breach.into()),
         Err(Silence::TooLarge) => Err(CellFault::TooLarge),
         Err(Silence::Gone) => {
@@ -115,6 +123,14 @@ enum Silence {
     TooLarge,
     /// The worker's end of a pipe is closed.
     Gone,
+    /// The time is up.
+    Late(Elapsed),
+}
+
+impl From<Elapsed> for Silence {
+    fn from(late: Elapsed) -> Self {
+        Self::Late(late)
+    }
 }
 
 impl From<Breach> for Silence {
@@ -143,16 +159,26 @@ impl Pipes {
         mut self,
         exchange: &mut Exchange,
         packet: &[u8],
+        deadline: Instant,
         ask: impl FnOnce(Request) -> A,
     ) -> Result<(), Silence> {
+        let request = timeout_at(deadline, self.hear_request(exchange, packet)).await??;
+        let outcome = ask(request).await;
+        let conclude_by = deadline.max(Instant::now() + CONCLUDES_WITHIN);
+        timeout_at(conclude_by, self.tell(exchange, outcome)).await?
+    }
+
+    async fn hear_request(&mut self, exchange: &mut Exchange, packet: &[u8]) -> Result<Request, Silence> {
         self.send(packet).await?;
-        let request = loop {
+        loop {
             let length = self.receive().await?;
             if let Some(request) = exchange.heard(&self.chunk[..length])? {
-                break request;
+                return Ok(request);
             }
-        };
-        let outcome = ask(request).await;
+        }
+    }
+
+    async fn tell(mut self, exchange: &mut Exchange, outcome: Outcome) -> Result<(), Silence> {
         // What is there by now was said without knowing the answer.
         while let Ok(length @ 1..) = self.from.try_read(&mut self.chunk) {
             exchange.heard(&self.chunk[..length])?;
