@@ -10,6 +10,7 @@ use thoughtstream_domain::commit::{Commit, ExecutionKey, Verdict};
 use thoughtstream_domain::id::ConsumerKey;
 use thoughtstream_domain::lifecycle::{Frame, Run};
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::repair::AgentRole;
 use thoughtstream_domain::retry::{Interrupted, InterruptedThen, RetryPolicy};
 use thoughtstream_store::Reader;
 
@@ -42,16 +43,17 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Applies when no declaration is loaded that could say: record it, and let a person decide.
+    /// Applies when no declaration is loaded that could say: record it, and let a person decide. What a version was
+    /// for holds beyond it: an interrupted repair is given up, or its successor would repair the same once more.
     #[must_use]
-    pub fn undeclared() -> Self {
+    fn undeclared(role: AgentRole) -> Self {
         let interrupted = Interrupted { then: InterruptedThen::Hold, ..Interrupted::default() };
-        Self { interrupted, retry: RetryPolicy::default() }
+        Self { interrupted: role.interrupted(interrupted), retry: RetryPolicy::default() }
     }
 }
 
-/// Finds the policies of a consumer version.
-pub type PolicyOf = Arc<dyn Fn(&ConsumerKey) -> Policies + Send + Sync>;
+/// Finds the policies of a consumer version; `None` if it is not the one that is loaded.
+pub type PolicyOf = Arc<dyn Fn(&ConsumerKey) -> Option<Policies> + Send + Sync>;
 
 /// Is what recovery works with.
 #[derive(Clone)]
@@ -102,8 +104,13 @@ impl Recoverer {
     async fn close(&self, run: Run, code: &str) -> Result<(), RecoveryError> {
         let key = ExecutionKey { consumer: run.consumer.clone(), position: run.position };
         let (reader, ended) = (self.reader.clone(), run.clone());
-        let found = blocking(move || Ok((reader.execution(&key)?, reader.entry(&ended)?))).await?;
-        let (Some(mut execution), entry) = found else { return Err(RecoveryError::Unreadable) };
+        let found = blocking(move || {
+            let registered = reader.registered(&ended.consumer)?;
+            Ok((reader.execution(&key)?, reader.entry(&ended)?, registered))
+        });
+        let (Some(mut execution), entry, registered) = found.await? else {
+            return Err(RecoveryError::Unreadable);
+        };
         let frame = Frame {
             consumer: run.consumer.clone(),
             fingerprint: execution.fingerprint,
@@ -111,7 +118,9 @@ impl Recoverer {
             incarnation: self.incarnation,
             now: self.clock.now(),
         };
-        let Policies { interrupted, retry } = (self.policy_of)(&run.consumer);
+        let role = registered.map_or_else(AgentRole::default, |registered| registered.role());
+        let declared = (self.policy_of)(&run.consumer);
+        let Policies { interrupted, retry } = declared.unwrap_or_else(|| Policies::undeclared(role));
         // Whether it asked a model, and what that cost, is not known: it is charged in full.
         let ending = entry.map_or_else(|| run.received_at.into(), |entry| entry.reservation.ending_in_full());
         let commit = execution.interrupt(&frame, ending, code, interrupted, retry);

@@ -31,6 +31,7 @@ struct Terms<'a> {
     more: &'a str,
     stream: bool,
     enforces: bool,
+    timeout: Option<&'a str>,
 }
 
 impl Stage {
@@ -53,12 +54,13 @@ impl Stage {
             "id: observer\nversion: 1\nenabled: true\ndescription: Observes notes.\n\
              subscribe:\n  types: [stream.thought.source.note]\n  sources: [notes:test]\n  replay: beginning\n\
              context: {{ maxEvents: 1, maxChars: 24000 }}\n\
-             runner: {{ kind: pi, provider: local, model: small, timeout: 30s, stream: {stream} }}\n\
+             runner: {{ kind: pi, provider: local, model: small, timeout: {timeout}, stream: {stream} }}\n\
              prompt: prompts/observer.md\n\
              emit: [stream.thought.derived.message.observation]\n\
              accounting:\n  reserve: {{ inputTokens: 1000, outputTokens: 100 }}\n  lease: 5m\n  limits: {limits}\n  \
              onExhaustion: {exhausted}\n{more}",
             stream = terms.stream,
+            timeout = terms.timeout.unwrap_or("30s"),
             limits = terms.limits.unwrap_or("[{ window: day, calls: 1000 }]"),
             exhausted = terms.exhausted.unwrap_or("defer"),
             more = terms.more,
@@ -217,6 +219,35 @@ fn a_repair_is_one_more_generation_from_the_same_context_and_inert() {
 }
 
 #[test]
+fn an_interrupted_repair_is_given_up_also_when_a_newer_version_takes_over() {
+    for newer in [false, true] {
+        let hold = Manner { hold: Some("gate".to_owned()), ..Manner::default() };
+        let first = thoughtstream_channels::rehearsal::When { nth: Some(1), ..Default::default() };
+        let bad = Rule { when: first, ..Rule::new("bad", json("no JSON")) };
+        let script = Script::answering(json(GOOD).in_manner(hold)).with_rule(bad);
+        let stage = Stage::new(script, &Terms::default());
+        let declared = stage.world.config.join("declarations/repair.yaml");
+        std::fs::write(&declared, REPAIR).unwrap();
+        let service = stage.world.serve(&[]);
+        stage.world.append("one", "text").expect(0);
+        stage.runtime.block_on(stage.rehearsal.until_held("gate", 1));
+        service.kill();
+        if newer {
+            std::fs::write(&declared, REPAIR.replace("version: 1", "version: 2")).unwrap();
+        }
+        let service = stage.world.serve(&[]);
+        stage.rehearsal.release("gate");
+        stage.world.until_idle();
+        let runs = stage.world.thought(&["run", "list", "--consumer", "repair", "--json"]).expect(0);
+        let states: Vec<Value> = runs.lines().iter().map(|run| run["state"].clone()).collect();
+        assert_eq!(states, ["abandoned"], "one request authorizes one generation");
+        assert_eq!(stage.requests(), 2);
+        assert_eq!(service.stop(), 0);
+        stage.verify();
+    }
+}
+
+#[test]
 fn a_run_that_does_not_fit_the_budget_is_blocked_and_nothing_is_sent() {
     for (exhausted, state) in [("defer", "waiting"), ("advance", "closed")] {
         let terms = Terms {
@@ -280,6 +311,36 @@ fn missing_usage_is_charged_as_estimated() {
     assert_eq!(charge["status"], "estimated", "{charge}");
     assert_eq!(charge["amounts"]["inputTokens"], 1000);
     assert_eq!(service.stop(), 0);
+}
+
+#[test]
+fn an_answer_that_does_not_come_in_time_is_lost_and_what_follows_is_declared() {
+    let hold = Manner { hold: Some("gate".to_owned()), ..Manner::default() };
+    let terms = Terms {
+        timeout: Some("1s"),
+        more: "interrupted: { record: status-unknown, then: hold }\n",
+        ..Terms::default()
+    };
+    let stage = Stage::new(Script::answering(json(GOOD).in_manner(hold)), &terms);
+    let service = stage.world.serve(&[]);
+    stage.world.append("one", "text").expect(0);
+    let runs = stage.until(&["status-unknown"]);
+    assert_eq!(runs[0]["code"], "deadline-passed");
+    assert_eq!(stage.requests(), 1, "it is not asked again before a person says so");
+    let events = stage.world.thought(&["event", "list", "--source", "agent:observer", "--json"]).expect(0);
+    let of_type = |kind: &str| {
+        let event = events.lines().into_iter().find(|event| event["type"] == kind).unwrap();
+        stage.world.thought(&["event", "show", event["id"].as_str().unwrap(), "--json"]).expect(0).json()
+    };
+    let ended = of_type("stream.thought.run.status-unknown");
+    assert_eq!(ended["payload"]["charge"]["status"], "estimated", "{ended}");
+    assert_eq!(ended["payload"]["charge"]["amounts"]["inputTokens"], 1000);
+    assert_eq!(of_type("stream.thought.run.traced")["payload"]["providerRequests"], 1);
+    let inbox = stage.world.thought(&["inbox", "--json"]).expect(0);
+    assert!(inbox.stdout.contains("deadline-passed"), "{}", inbox.stdout);
+    stage.rehearsal.release("gate");
+    assert_eq!(service.stop(), 0);
+    stage.verify();
 }
 
 /// Kills the process, or one of its actors, while the provider holds the answer back.

@@ -253,10 +253,10 @@ impl ServiceHandle {
     pub(super) fn recoverer(&self) -> Recoverer {
         let shared = Arc::downgrade(&self.0);
         let policy_of = move |key: &ConsumerKey| {
-            let Some(shared) = shared.upgrade() else { return Policies::undeclared() };
+            let shared = shared.upgrade()?;
             let loaded = shared.loaded.read().unwrap_or_else(PoisonError::into_inner);
             let declared = loaded.declarations.get(&key.id).filter(|declaration| declaration.key() == key);
-            declared.map_or_else(Policies::undeclared, |declaration| Policies {
+            declared.map(|declaration| Policies {
                 interrupted: declaration.interrupted(),
                 retry: declaration.retry(),
             })

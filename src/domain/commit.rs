@@ -12,6 +12,7 @@ use crate::event::Candidate;
 use crate::hash::{ChainHash, Sha256Hash};
 use crate::id::{ConsumerId, ConsumerKey, DocumentId, EventId, IdempotencyKey, SourceId, TypeName};
 use crate::lifecycle::{AttemptKey, Execution, ExecutionStatus, Run};
+use crate::repair::AgentRole;
 use crate::time::Timestamp;
 
 /// Is handed to the log writer; see the module's page.
@@ -247,6 +248,16 @@ pub struct Registered {
     pub position: u64,
     /// When it was registered.
     pub at: Timestamp,
+}
+
+impl Registered {
+    /// Returns what the version was for.
+    #[must_use]
+    pub fn role(&self) -> AgentRole {
+        let identity: serde_json::Value = serde_json::from_str(&self.canonical).unwrap_or_default();
+        let role = identity.pointer("/declaration/role").and_then(serde_json::Value::as_str);
+        role.and_then(AgentRole::parse).unwrap_or_default()
+    }
 }
 
 /// Is the current state of a document, a projection of its source's file events.

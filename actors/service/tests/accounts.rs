@@ -22,7 +22,7 @@ use super::super::ledger::StoreLedger;
 use crate::clock::PinnedClock;
 use crate::killpoint::KillPoints;
 use crate::log::{LogHandle, LogWriter, WriterArgs};
-use crate::recovery::{Policies, Recoverer};
+use crate::recovery::Recoverer;
 
 /// How many ask at once, and how many may.
 const WANTED: u64 = 40;
@@ -106,7 +106,7 @@ async fn reservations_made_at_once_never_pass_a_limit_together_and_the_dead_are_
         reader: reader.clone(),
         log: log.clone(),
         clock,
-        policy_of: Arc::new(|_| Policies::undeclared()),
+        policy_of: Arc::new(|_| None),
         site: KillPoints::disabled().site("recovery".into(), None),
         incarnation: 2,
     };

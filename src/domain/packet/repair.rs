@@ -11,7 +11,7 @@ use crate::payload::repair::RepairRequested;
 use crate::provider::{Message, Part as Piece, Role};
 use crate::text::characters;
 
-use super::manifest::{Manifest, Part};
+use super::manifest::{Included, Manifest, Part, Rule};
 use super::observe::Instructions;
 use super::{Composed, Packet, TooLarge};
 
@@ -75,10 +75,29 @@ pub fn repair(
     if chars > chars_max {
         return Err(TooLarge { chars: chars as u64, chars_max: chars_max as u64 }.into());
     }
-    let mut manifest = Manifest::under(told.max_events, told.max_chars);
+    let mut manifest = account(failed, told);
     manifest.include(Part::Event, event.id, characters(&shown));
     manifest.chars = chars as u64;
     let text = |role, text: String| Message { role, parts: vec![Piece::Text { text: Content::new(text) }] };
     let messages = vec![text(Role::System, system), text(Role::User, shown)];
-    Ok(Composed::of(messages, manifest, failed.privacy().join(event.privacy), Vec::new()))
+    let documents = failed.documents().to_vec();
+    Ok(Composed::of(messages, manifest, failed.privacy().join(event.privacy), documents))
+}
+
+/// Starts the account of a repair with that of the failed run, whose context is shown once more: what was left out
+/// there is left out here, and so is what is no text.
+fn account(failed: &Packet, told: &Instructions<'_>) -> Manifest {
+    let before = failed.manifest().clone();
+    let bounds = Manifest::under(told.max_events, told.max_chars);
+    let (included, unseen) = before.included.into_iter().partition(|one| match one.part {
+        Part::Image | Part::Tool | Part::ToolCall => false,
+        Part::Current | Part::User | Part::Assistant | Part::Exchange | Part::Event | Part::Document => true,
+    });
+    let mut manifest =
+        Manifest { max_events: bounds.max_events, max_chars: bounds.max_chars, included, ..before };
+    let unseen: Vec<Included> = unseen;
+    for one in unseen {
+        manifest.omit(one.part, one.id, Rule::NotText);
+    }
+    manifest
 }

@@ -9,10 +9,13 @@ use crate::event::Event;
 use crate::hash::{ChainHash, Sha256Hash};
 use crate::id::{DocumentId, EventId, SourceId};
 use crate::packet::manifest::{Part as What, Rule};
-use crate::packet::{Asking, Composed, Packet, Subject};
+use crate::packet::observe::Instructions;
+use crate::packet::repair::repair;
+use crate::packet::{Asking, Composed, ImageArtifact, Packet, Subject};
 use crate::payload::proposal::{
     CorrectionProposed, False, MemoryChangeProposed, ProposalState, Proposed, Proposer,
 };
+use crate::payload::repair::RepairRequested;
 use crate::payload::run::RunStamp;
 use crate::privacy::Privacy;
 use crate::proposal::call::Operation;
@@ -161,10 +164,9 @@ fn a_run_that_proposed_is_shown_as_call_result_and_what_was_delivered() {
     assert_eq!(found.privacy(), Privacy::Sensitive, "as sensitive as the proposal");
 }
 
-#[test]
-fn the_calls_can_be_asked_with_and_are_the_same_each_time() {
-    let chat = chat(&[memory(1, "Lives in Lisbon."), correction(1, 0)]);
-    let subject = || Subject {
+/// Seals a composed conversation whose current message has these images.
+fn sealed(composed: Composed, images: &[ImageArtifact]) -> Packet {
+    let subject = Subject {
         consumer: reply(0, "").completion.unwrap().consumer,
         fingerprint: Sha256Hash::of(b"declaration"),
         triggers: vec![message_id(2)],
@@ -177,16 +179,66 @@ fn the_calls_can_be_asked_with_and_are_the_same_each_time() {
             model_adapter: None,
         },
         capabilities: capabilities(),
-        images: Vec::new(),
+        images: images.to_vec(),
     };
-    let asking = || Asking {
+    let asking = Asking {
         max_output_tokens: 100,
         thinking: ThinkingLevel::Off,
         response: ResponseFormat::Text,
         stream: false,
     };
-    let sealed = || Packet::seal(subject(), asking(), shown(&chat)).unwrap();
-    assert_eq!(sealed(), sealed());
+    Packet::seal(subject, asking, composed).unwrap()
+}
+
+#[test]
+fn the_calls_can_be_asked_with_and_are_the_same_each_time() {
+    let chat = chat(&[memory(1, "Lives in Lisbon."), correction(1, 0)]);
+    let again = || sealed(shown(&chat), &[]);
+    assert_eq!(again(), again());
+}
+
+#[test]
+fn a_repair_names_what_it_does_not_show_once_more() {
+    let chat = chat(&[memory(1, "Lives in Lisbon."), correction(1, 0)]);
+    let mut current = chat.current("what is it?");
+    current.images = vec![image(1).0];
+    let failed = sealed(compose(&chat, &current, true), &current.images);
+    let parts = [FinalPart::text("no JSON")];
+    let rejection = judge(&Contract::observation(), Mode::StrictJson, &parts, Stop::End).unwrap_err();
+    let stamp = crate::payload::output::tests::stamp();
+    let asked = RepairRequested { stamp, snapshot: failed.sha256(), rejection: *rejection };
+    let event = chat.turns[0].0.id;
+    let event = Event { id: event, ..self::event(1, &memory(1, "x")) };
+    let told = Instructions {
+        prompt: "p",
+        capabilities: &capabilities(),
+        answer: "",
+        max_events: 1,
+        max_chars: 20_000,
+    };
+    let repaired = repair(&failed, &event, &asked, &told).unwrap();
+    let calls = &chat.turns[1].1[0].completion.as_ref().unwrap().proposals;
+    let expected: Vec<_> = calls.iter().map(|id| (*id, Rule::NotText)).collect();
+    assert_eq!(unshown(&repaired), expected);
+    let manifest = repaired.manifest();
+    assert!(manifest.omitted.iter().any(|o| o.part == What::Image && o.id == current.images[0].path));
+    assert!(!manifest.included.iter().any(|one| one.part == What::Image || one.part == What::ToolCall));
+    // Whose words are shown is named by its exact id, as before.
+    let has = |id: &str| manifest.included.iter().any(|one| one.id == id);
+    assert!(has(&message_id(0).to_string()) && has(&output_id(1).to_string()) && has(&event.id.to_string()));
+    assert_eq!((manifest.max_events, manifest.max_chars), (1, 20_000));
+    // What was left out of the failed run's context is left out of this one.
+    let short = conversation_of(&chat, 1_000);
+    let before = short.manifest().omitted.clone();
+    assert!(!before.is_empty());
+    let failed = sealed(short, &[]);
+    let asked = RepairRequested { snapshot: failed.sha256(), ..asked };
+    let repaired = repair(&failed, &event, &asked, &told).unwrap();
+    assert!(before.iter().all(|one| repaired.manifest().omitted.contains(one)));
+}
+
+fn conversation_of(chat: &Chat, max_chars: usize) -> Composed {
+    within(chat, "?", &policy(2, max_chars)).unwrap()
 }
 
 #[test]
