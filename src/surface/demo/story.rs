@@ -71,10 +71,11 @@ fn tell_events(files: u64, all: &[Consumer], begun: Instant, out: &mut Out) -> R
 /// Tells which actors died, and what the log says about the attempts they left.
 fn tell_deaths(reader: &Reader, live: &Live, out: &mut Out) -> Result<(), Failure> {
     let mut died = false;
+    let nodes = tree::ConsumerNodes::of(&live.tree);
     for id in [ON_THE_WAY, BEFORE] {
         let consumer =
             ConsumerId::parse(id).map_err(|error| Failure::of(Exit::Bug, "demo.consumer", &error))?;
-        let Some(node) = tree::consumer(&live.tree, &consumer).filter(|node| node.restarts > 0) else {
+        let Some(node) = nodes.get(&consumer).filter(|node| node.restarts > 0) else {
             continue;
         };
         died = true;

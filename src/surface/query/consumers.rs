@@ -13,8 +13,9 @@ use thoughtstream_domain::payload::system::DeclarationsLoaded;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
+use super::Look;
 use super::behind::{Behind, Heads, behind};
-use super::{Look, tree};
+use super::tree::{ConsumerNodes, LastExit, Node};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -203,11 +204,13 @@ fn those(look: &Look<'_>, wanted: impl Fn(&ConsumerKey) -> bool) -> Result<Vec<C
     let enabled = enabled(look.reader)?;
     let controls: BTreeMap<ConsumerId, Control> = look.reader.controls()?.into_iter().collect();
     let heads = Heads::read(look.reader)?;
+    let nodes = look.live.map(|live| ConsumerNodes::of(&live.tree)).unwrap_or_default();
     let mut found = Vec::new();
     for key in known(look)?.into_iter().filter(wanted) {
         let on = enabled.as_ref().is_none_or(|enabled| enabled.contains(&key));
         let control = controls.get(&key.id).cloned().unwrap_or_default();
-        found.push(one(look, key, on, &control, &heads)?);
+        let live = nodes.get(&key.id);
+        found.push(one(look, key, on, &control, &heads, live)?);
     }
     Ok(found)
 }
@@ -237,6 +240,7 @@ fn one(
     enabled: bool,
     control: &Control,
     heads: &Heads,
+    live: Option<&Node>,
 ) -> Result<Consumer, Failure> {
     let unsettled = look.reader.unsettled(&key, 0, UNSETTLED_MAX)?;
     let progress = look.reader.progress_all(&key)?;
@@ -250,7 +254,6 @@ fn one(
         let (state, at) = (run.state.as_str().to_owned(), run.ended_at?);
         Some(Last { run: run.id, state, at })
     });
-    let live = look.live.and_then(|live| tree::consumer(&live.tree, &key.id));
     let standing = standing(&key, enabled, control, &unsettled, live, behind);
     Ok(Consumer {
         state: standing.state,
@@ -294,7 +297,7 @@ fn standing(
     enabled: bool,
     control: &Control,
     unsettled: &[Execution],
-    live: Option<&tree::Node>,
+    live: Option<&Node>,
     behind: Behind,
 ) -> Word {
     let id = &key.id;
@@ -320,7 +323,7 @@ fn standing(
     }
     if let Some(node) = live.filter(|node| node.is_down()) {
         return Word {
-            why: node.last_exit.as_ref().map(tree::LastExit::code),
+            why: node.last_exit.as_ref().map(LastExit::code),
             next: node.next_start_at,
             ..word(State::Restarting, Some(node.since))
         };

@@ -1,5 +1,7 @@
 //! Who is alive; and when no service runs, what the log says about those who were.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thoughtstream_actors::service::ROOT;
@@ -16,6 +18,9 @@ use crate::failure::Failure;
 
 /// The kind of a node that supervises others.
 const SUPERVISOR: &str = "supervisor";
+
+/// The kind of a consumer's node.
+const CONSUMER: &str = "consumer";
 
 /// Is one actor and those below it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -110,12 +115,32 @@ impl Node {
     }
 }
 
-/// Finds a consumer's node, whichever supervisor it stands under.
-pub(crate) fn consumer<'n>(node: &'n Node, id: &ConsumerId) -> Option<&'n Node> {
-    if node.kind == "consumer" && node.name.split('@').next() == Some(id.as_str()) {
-        return Some(node);
+/// The nodes of consumers by id, whichever supervisor they stand under: one walk, however many are asked for.
+#[derive(Debug, Default)]
+pub(crate) struct ConsumerNodes<'n>(BTreeMap<&'n str, &'n Node>);
+
+impl<'n> ConsumerNodes<'n> {
+    /// Walks a tree.
+    pub(crate) fn of(root: &'n Node) -> Self {
+        let mut found = Self::default();
+        found.take(root);
+        found
     }
-    node.children.iter().find_map(|child| consumer(child, id))
+
+    fn take(&mut self, node: &'n Node) {
+        if node.kind == CONSUMER {
+            let id = node.name.split('@').next().unwrap_or(&node.name);
+            self.0.entry(id).or_insert(node);
+        }
+        for child in &node.children {
+            self.take(child);
+        }
+    }
+
+    /// Returns a consumer's node.
+    pub(crate) fn get(&self, id: &ConsumerId) -> Option<&'n Node> {
+        self.0.get(id.as_str()).copied()
+    }
 }
 
 /// Returns the tree.
@@ -126,20 +151,28 @@ pub fn tree(look: &Look<'_>) -> Result<Node, Failure> {
     let consumers = consumers::list(look, &[])?;
     if let Some(live) = look.live {
         let mut root = live.tree.clone();
-        tell(&mut root, &consumers);
+        tell(&mut root, &by_name(&consumers));
         return Ok(root);
     }
     from_log(look, &consumers)
 }
 
+/// Finds the consumers that are enabled by the names their nodes may have: the version's, and the id alone.
+fn by_name(consumers: &[Consumer]) -> BTreeMap<String, &Consumer> {
+    let mut found = BTreeMap::new();
+    for consumer in consumers.iter().filter(|consumer| consumer.state != State::Disabled) {
+        found.insert(consumer.consumer.to_string(), consumer);
+        found.entry(consumer.consumer.id.to_string()).or_insert(consumer);
+    }
+    found
+}
+
 /// Adds to the nodes of consumers what only the log knows: how far behind, held, when it retries, why.
-fn tell(node: &mut Node, consumers: &[Consumer]) {
-    if node.kind == "consumer" {
-        let name = node.name.clone();
-        let mine = |c: &&Consumer| c.consumer.to_string() == name || c.consumer.id.as_str() == name;
-        if let Some(consumer) = consumers.iter().filter(|c| c.state != State::Disabled).find(mine) {
-            describe(node, consumer);
-        }
+fn tell(node: &mut Node, consumers: &BTreeMap<String, &Consumer>) {
+    if node.kind == CONSUMER
+        && let Some(consumer) = consumers.get(&node.name)
+    {
+        describe(node, consumer);
     }
     for child in &mut node.children {
         tell(child, consumers);
@@ -172,7 +205,7 @@ fn from_log(look: &Look<'_>, consumers: &[Consumer]) -> Result<Node, Failure> {
     root.detail.insert("ended".to_owned(), end.how.into());
     let mut pool = down("consumers", SUPERVISOR);
     for consumer in consumers.iter().filter(|consumer| consumer.state != State::Disabled) {
-        let mut node = down(consumer.consumer.id.as_str(), "consumer");
+        let mut node = down(consumer.consumer.id.as_str(), CONSUMER);
         describe(&mut node, consumer);
         pool.children.push(node);
     }
@@ -232,4 +265,26 @@ fn end(look: &Look<'_>) -> Result<End, Failure> {
         }
     }
     Ok(End { since, how: "not in order, since is its last event" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, kind: &str, children: Vec<Node>) -> Node {
+        Node { children, ..Node::plain(name, kind, "running", Timestamp::from_millis(0)) }
+    }
+
+    #[test]
+    fn a_consumer_is_found_by_its_id_whichever_supervisor_it_stands_under() {
+        let pool = node("consumers", SUPERVISOR, vec![node("links", CONSUMER, vec![])]);
+        let bot = node("telegram:one", SUPERVISOR, vec![node("answer@3", CONSUMER, vec![])]);
+        let other = node("tasks", "producer", vec![]);
+        let root = node(ROOT, SUPERVISOR, vec![pool, bot, other]);
+        let nodes = ConsumerNodes::of(&root);
+        let name = |id: &str| nodes.get(&ConsumerId::parse(id).unwrap()).map(|node| node.name.as_str());
+        assert_eq!(name("links"), Some("links"));
+        assert_eq!(name("answer"), Some("answer@3"));
+        assert_eq!(name("tasks"), None, "a producer of that name is no consumer");
+    }
 }
