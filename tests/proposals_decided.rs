@@ -15,7 +15,7 @@ use thoughtstream_domain::proposal::project::{self, project};
 use thoughtstream_domain::proposal::text::Bounded;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::verify::{FindingKind, Options as VerifyOptions, verify};
-use thoughtstream_testkit::proposals::{ADDED, INSTEAD, Setting};
+use thoughtstream_testkit::proposals::{ADDED, INSTEAD, Setting, correct_again};
 
 use crate::proposals_lineage::{World, bot, payload, world};
 
@@ -167,6 +167,28 @@ fn a_decided_correction_becomes_one_judgment_and_a_rejected_one_none() {
         assert_eq!(replacement, judged.contract.with_display(&judged.observation, said).unwrap());
         assert_eq!(project::key(&correction.id), given[0].event.key);
     }
+}
+
+#[test]
+fn a_later_accepted_correction_of_a_reply_replaces_the_earlier_one() {
+    let mut world = world(&Setting::default());
+    let first = world.story.correction.clone();
+    let second = correct_again(&mut world.store, &world.story.clone(), "In Lisbon.");
+    let reader = world.store.reader.clone();
+    let judged = prove_correction(&reader, &first.id).unwrap().bound().judged.clone();
+    for (proposal, said) in [(&first, INSTEAD), (&second, "In Lisbon.")] {
+        let event = decide_as(&mut world, proposal, Disposition::Accept);
+        let decided = Decided::of(prove_correction(&reader, &proposal.id).unwrap(), event).unwrap();
+        let made = project(&decided, &reader.judgments_of(&judged.event).unwrap()).unwrap().unwrap();
+        forge(&mut world, made);
+        let after = effective(&judged, &reader.judgments_of(&judged.event).unwrap());
+        assert_eq!((after.status, after.replacement.unwrap().summary()), (Status::Corrected, said));
+    }
+    let given = reader.judgments_of(&judged.event).unwrap();
+    let newer = |at: usize| given[at].newer.as_deref().unwrap();
+    assert_eq!(given.len(), 2);
+    assert_eq!((newer(0).supersedes, newer(1).supersedes), (None, Some(given[0].event.id)));
+    assert_eq!(findings(&world), []);
 }
 
 /// Writes an event as whoever forges one would: the log itself does not ask who.

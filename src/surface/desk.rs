@@ -226,12 +226,7 @@ impl ServiceDesk {
             Operate::DecideProposal(request) => {
                 self.say(reply, &proposals::decide(self, request.as_ref().clone(), peer).await?).await
             }
-            Operate::ProjectProposals { proposal } => {
-                for done in proposals::project(self, *proposal).await? {
-                    self.say(reply, &done).await?;
-                }
-                Ok(Exit::Done)
-            }
+            Operate::ProjectProposals { proposal } => proposals::project(self, *proposal, reply).await,
             Operate::Retry { .. } | Operate::Skip { .. } => {
                 let (done, consumer) = self.decide_execution(operation.clone(), peer).await?;
                 self.tell(&consumer).await?;

@@ -282,21 +282,26 @@ fn waits(execution: &Execution) -> Result<(), Failure> {
     }
 }
 
-/// Makes a decision while no service runs; the lock of the data directory is held.
+/// Makes a decision while no service runs; the lock of the data directory is held. What is done is told as it is done.
 ///
 /// # Errors
 /// [`Failure`] if it is refused or the log cannot be written.
-pub fn alone(store: &mut Store, operate: &Operate, operation: &Operation) -> Result<Vec<Done>, Failure> {
+pub fn alone(
+    store: &mut Store,
+    operate: &Operate,
+    operation: &Operation,
+    tell: &mut dyn FnMut(Done) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     if let Operate::DecideProposal(request) = operate {
-        return Ok(vec![proposals::alone(store, request, operation)?]);
+        return tell(proposals::alone(store, request, operation)?);
     }
     if let Operate::ProjectProposals { proposal } = operate {
-        return proposals::project_alone(store, *proposal, operation);
+        return proposals::project_alone(store, *proposal, operation, tell);
     }
-    Ok(vec![match decide(&store.reader, operate, operation)? {
+    tell(match decide(&store.reader, operate, operation)? {
         Decision::Already(done) => done,
         Decision::Commit(commit, done) => settle(commit_alone(store, *commit, operation.now)?, done)?,
-    }])
+    })
 }
 
 /// Reads the log's answer to a decision.

@@ -68,31 +68,97 @@ pub fn alone(store: &mut Store, request: &DecideRequest, operation: &Operation) 
     Err(overtaken(&request.proposal))
 }
 
-/// Lets follow what was cut off, while no service runs: what is named, or everything.
+/// Lets follow what was cut off, while no service runs: what is named, or everything. What is done is told as it is
+/// done.
 ///
 /// # Errors
-/// [`Failure`] if what is named cannot be projected, or the log cannot be written.
+/// [`Failure`] if what is named cannot be projected, or something of everything cannot, or the log cannot be written.
 pub fn project_alone(
     store: &mut Store,
     proposal: Option<EventId>,
     operation: &Operation,
-) -> Result<Vec<Done>, Failure> {
-    let mut all = Vec::new();
+    tell: &mut dyn FnMut(Done) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut rest = Rest::of(proposal);
     for id in to_project(&store.reader, proposal)? {
-        let mut made = false;
-        for round in 0..=ROUNDS_MAX {
-            let commit = match next_after(&store.reader, &id)? {
-                _ if round == ROUNDS_MAX => return Err(overtaken(&id)),
-                Next::Done(done) => {
-                    all.push(Done { already: !made, ..*done });
-                    break;
-                }
-                Next::Decide(commit) | Next::Project(commit) => commit,
-            };
-            made |= settled(commit_alone(store, *commit, operation.now)?)?;
+        if let Some(done) = rest.take(id, project_one_alone(store, &id, operation))? {
+            tell(done)?;
         }
     }
-    Ok(all)
+    rest.end()
+}
+
+fn project_one_alone(store: &mut Store, id: &EventId, operation: &Operation) -> Result<Done, Failure> {
+    let mut made = false;
+    for _ in 0..ROUNDS_MAX {
+        match next_after(&store.reader, id)? {
+            Next::Done(done) => return Ok(Done { already: !made, ..*done }),
+            Next::Decide(commit) | Next::Project(commit) => {
+                made |= settled(commit_alone(store, *commit, operation.now)?)?;
+            }
+        }
+    }
+    Err(overtaken(id))
+}
+
+/// Keeps what could not be projected, so that one that does not hold keeps no other from its end.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    named: bool,
+    done: usize,
+    left: Vec<(EventId, Failure)>,
+}
+
+impl Rest {
+    /// Begins with what is asked for: one that is named, or everything.
+    pub(crate) const fn of(proposal: Option<EventId>) -> Self {
+        Self { named: proposal.is_some(), done: 0, left: Vec::new() }
+    }
+
+    /// Takes what came of one; nothing if it is left.
+    ///
+    /// # Errors
+    /// [`Failure`] if it was named, or if the next one could not come to anything else.
+    pub(crate) fn take(
+        &mut self,
+        proposal: EventId,
+        came: Result<Done, Failure>,
+    ) -> Result<Option<Done>, Failure> {
+        match came {
+            Ok(done) => {
+                self.done += 1;
+                Ok(Some(done))
+            }
+            Err(failure) if !self.named && matches!(failure.exit(), Exit::Refused | Exit::Unknown) => {
+                self.left.push((proposal, failure));
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Says what is left.
+    ///
+    /// # Errors
+    /// [`Failure`] that names each with its reason, if there is any.
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        let unknown = self.left.iter().any(|(_, failure)| failure.exit() == Exit::Unknown);
+        let exit = if unknown { Exit::Unknown } else { Exit::Refused };
+        let (left, all) = (self.left.len(), self.left.len() + self.done);
+        let what = format!("{left} of {all} decided corrections without a judgment cannot have one");
+        let line = |(id, failure): &(EventId, Failure)| {
+            let Failure { code, what, causes, .. } = failure;
+            let causes = causes.iter().fold(String::new(), |text, cause| format!("{text}: {cause}"));
+            format!("{id}: {what}{causes} [{code}]")
+        };
+        let lines: Vec<String> = self.left.iter().map(line).collect();
+        Err(Failure::new(exit, "proposal.left", what)
+            .with_lines(&lines.join("\n"))
+            .with_hint("`thought event lineage` with one of these ids shows what is behind it"))
+    }
 }
 
 /// Returns what is to be projected: what is named, or every decided correction whose judgment is missing.
@@ -151,9 +217,8 @@ pub fn next_after(reader: &Reader, proposal: &EventId) -> Result<Next, Failure> 
     let proven = proven(reader, proposal)?;
     let Some(event) = reader.decision_of(proposal)? else {
         let what = format!("nobody has decided about {proposal}");
-        return Err(Failure::new(Exit::Refused, "proposal.undecided", what).with_hint(format!(
-            "thought inbox accept {proposal} | reject {proposal} | edit {proposal} --file FILE"
-        )));
+        return Err(Failure::new(Exit::Refused, "proposal.undecided", what)
+            .with_hint(format!("`thought inbox show {proposal}` shows it with the commands that decide")));
     };
     follow(reader, proven, event)
 }

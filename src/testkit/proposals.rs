@@ -106,19 +106,10 @@ struct Teller<'s> {
 /// # Panics
 /// If the log refuses anything.
 pub fn tell(store: &mut Store, setting: &Setting) -> Story {
-    let fingerprint = Sha256Hash::of(b"declaration");
-    let agent = ConsumerKey::parse("stream@18").expect("a key");
-    let frame = Frame {
-        consumer: agent.clone(),
-        fingerprint,
-        privacy_floor: Privacy::Sensitive,
-        incarnation: 1,
-        now: Timestamp::from_millis(1_700_000_000_000),
-    };
-    store.writer.set_types(Registry::shipped().hashes()).expect("the types are ours");
-    let mut teller = Teller { store, frame, fingerprint, stray: EventId::from_bytes([0; 32]) };
+    let mut teller = Teller::of(store);
     teller.register();
     teller.remember();
+    let agent = teller.frame.consumer.clone();
     let first = teller.say(1, "Where do I live?");
     let (_, reply, _) = teller.answer(&first, 0, SENT, None, |_| Vec::new());
     let receipt = teller.deliver(&first, &reply);
@@ -130,6 +121,20 @@ pub fn tell(store: &mut Store, setting: &Setting) -> Story {
     let [memory, correction, focus, completed] =
         <[Event; 4]>::try_from(rest).expect("three proposals and the end");
     Story { agent, first, reply, receipt, trigger, run, output, completed, memory, correction, focus }
+}
+
+/// Lets the agent propose once more what should stand in the place of the delivered reply.
+///
+/// # Panics
+/// If the log refuses anything.
+pub fn correct_again(store: &mut Store, story: &Story, instead: &str) -> Event {
+    let setting = Setting { instead: instead.to_owned(), ..Setting::default() };
+    let mut teller = Teller::of(store);
+    let trigger = teller.say(3, "You are still wrong.");
+    let before = story.trigger.sequence;
+    let proposes = Some((&setting, &story.first, &story.reply));
+    let (_, _, mut rest) = teller.answer(&trigger, before, "Noted.", proposes, |it| vec![it.correction()]);
+    rest.remove(0)
 }
 
 /// Writes another version of the memory document, as if it had been edited by hand and seen.
@@ -282,7 +287,21 @@ pub fn memory_target() -> MemoryTarget {
 
 type Proposes<'a> = Option<(&'a Setting, &'a Event, &'a Event)>;
 
-impl Teller<'_> {
+impl<'s> Teller<'s> {
+    /// Begins to write as the one agent of every story.
+    fn of(store: &'s mut Store) -> Self {
+        let fingerprint = Sha256Hash::of(b"declaration");
+        let frame = Frame {
+            consumer: ConsumerKey::parse("stream@18").expect("a key"),
+            fingerprint,
+            privacy_floor: Privacy::Sensitive,
+            incarnation: 1,
+            now: Timestamp::from_millis(1_700_000_000_000),
+        };
+        store.writer.set_types(Registry::shipped().hashes()).expect("the types are ours");
+        Self { store, frame, fingerprint, stray: EventId::from_bytes([0; 32]) }
+    }
+
     fn apply(&mut self, commit: Commit) -> Vec<Event> {
         let verdicts = self.store.writer.apply(&[commit], self.frame.now).expect("the log is written");
         let placed = verdicts[0].placed().unwrap_or_else(|| panic!("{verdicts:?}")).to_vec();

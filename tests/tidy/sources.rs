@@ -143,6 +143,16 @@ fn a_variant_without_members_is_read_strictly() {
 }
 
 #[test]
+fn a_printed_command_is_one_command() {
+    // Whoever takes the whole line runs all of it: what stands before the bar, into what stands behind it.
+    let joined = lines_of_code(|path, line| {
+        let command = line.split_once("thought ").is_some_and(|(_, rest)| rest.contains(" | "));
+        command && path.starts_with("src/surface/") && !path.contains("/tests")
+    });
+    none("one command a line", joined);
+}
+
+#[test]
 fn a_silenced_lint_says_why() {
     let silence = [concat!("#[al", "low("), concat!("#![al", "low(")];
     let silenced = lines_of_code(|_, line| silence.iter().any(|form| line.contains(form)));

@@ -34,9 +34,7 @@ pub(crate) fn operate(session: &Session, operate: Operate, out: &mut Out) -> Res
                 now: session.now(),
                 key: crate::chance::key("decision")?,
             };
-            for done in operate::alone(&mut store, &operate, &operation)? {
-                query::put(&mut show, &done)?;
-            }
+            operate::alone(&mut store, &operate, &operation, &mut |done| query::put(&mut show, &done))?;
             Ok(Exit::Done)
         }
     }

@@ -12,9 +12,9 @@ use crate::chance;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::{Done, Operation};
-use crate::proposals::{self, DecideRequest, Next, ROUNDS_MAX, overtaken, settled, to_project};
+use crate::proposals::{self, DecideRequest, Next, ROUNDS_MAX, Rest, overtaken, settled, to_project};
 use crate::session::now;
-use crate::socket::Peer;
+use crate::socket::{Peer, Reply};
 
 /// The name by which a rehearsal's traps know the desk.
 const DESK: &str = "desk";
@@ -51,15 +51,21 @@ pub(super) async fn decide(desk: &ServiceDesk, request: DecideRequest, peer: &Pe
     Err(overtaken(&proposal))
 }
 
-/// Lets follow what was cut off after a decision: what is named, or everything.
-pub(super) async fn project(desk: &ServiceDesk, proposal: Option<EventId>) -> Result<Vec<Done>, Failure> {
+/// Lets follow what was cut off after a decision: what is named, or everything. What is done is told as it is done.
+pub(super) async fn project(
+    desk: &ServiceDesk,
+    proposal: Option<EventId>,
+    reply: &Reply,
+) -> Result<Exit, Failure> {
     let reader = desk.service.reader();
     let found = tokio::task::spawn_blocking(move || to_project(&reader, proposal)).await;
-    let mut all = Vec::new();
+    let mut rest = Rest::of(proposal);
     for id in found.map_err(|_| bug("proposals could not be looked up"))?? {
-        all.push(project_one(desk, id).await?);
+        if let Some(done) = rest.take(id, project_one(desk, id).await)? {
+            desk.say(reply, &done).await?;
+        }
     }
-    Ok(all)
+    rest.end().map(|()| Exit::Done)
 }
 
 async fn project_one(desk: &ServiceDesk, id: EventId) -> Result<Done, Failure> {

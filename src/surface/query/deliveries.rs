@@ -177,7 +177,10 @@ pub fn waiting(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure>
                     id: id.to_string(),
                     since: Some(event.recorded_at),
                     why: format!("{}: it may or may not have arrived in chat {}", code, binding.chat),
-                    command: format!("thought delivery confirm {id} | resend {id} | abandon {id}"),
+                    command: format!("thought delivery show {id}"),
+                    ways: ["confirm", "resend", "abandon"]
+                        .map(|way| format!("thought delivery {way} {id}"))
+                        .into(),
                     hidden_until: None,
                 });
             }

@@ -92,8 +92,11 @@ pub struct Waiting {
     pub since: Option<Timestamp>,
     /// Why, as a code, or in a person's words for a pause.
     pub why: String,
-    /// The command that moves it; for an incident, what shows more.
+    /// The command that moves it; for an incident, and where several could, what shows more.
     pub command: String,
+    /// The commands that decide about it, one each, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<String>,
     /// Until when a person hid it in this list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_until: Option<Timestamp>,
@@ -138,6 +141,7 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
             since: unwritable.since,
             why: unwritable.code.clone(),
             command: "thought doctor".to_owned(),
+            ways: Vec::new(),
             hidden_until: None,
         });
     }
@@ -148,6 +152,7 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
             since: Some(live.since),
             why: "started-paused".to_owned(),
             command: "thought serve".to_owned(),
+            ways: Vec::new(),
             hidden_until: None,
         });
     }
@@ -165,6 +170,7 @@ fn actors(node: &super::tree::Node, above: &str, found: &mut Vec<Waiting>) {
                 since: Some(child.since),
                 why: child.last_exit.as_ref().map_or_else(|| "ended".to_owned(), super::tree::LastExit::code),
                 command: "thought reload".to_owned(),
+                ways: Vec::new(),
                 hidden_until: None,
             });
         }
@@ -182,6 +188,7 @@ fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 since: Some(since),
                 why: control.quarantine_code.unwrap_or_else(|| "ended-too-often".to_owned()),
                 command: command.clone(),
+                ways: Vec::new(),
                 hidden_until: None,
             });
         }
@@ -192,6 +199,7 @@ fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 since: Some(since),
                 why: control.pause_reason.unwrap_or_else(|| "no reason given".to_owned()),
                 command,
+                ways: Vec::new(),
                 hidden_until: None,
             });
         }
@@ -211,6 +219,7 @@ fn activations(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure>
             id: open.begun.to.to_string(),
             since: reader.event(&open.id)?.map(|event| event.recorded_at),
             why: format!("{} is held back; next step {next}", open.begun.source),
+            ways: Vec::new(),
             hidden_until: None,
             command: format!("thought activate {consumer} --from DIR --confirm {}", open.begun.plan),
         });
@@ -254,6 +263,7 @@ fn held(reader: &Reader, execution: &Execution, code: &str, quarantined: bool) -
         since: Some(execution.since),
         why: format!("{}: {code} after {} attempts", execution.consumer, execution.attempts),
         command: retry_or_skip(&execution.id),
+        ways: Vec::new(),
         hidden_until: None,
     })
 }
@@ -291,6 +301,7 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                     since: Some(event.recorded_at),
                     why: reason(&incident),
                     command,
+                    ways: Vec::new(),
                     hidden_until: None,
                 });
             }

@@ -308,6 +308,7 @@ pub fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure>
             since: Some(proposal.decision.as_ref().map_or(proposal.at, |decision| decision.at)),
             why,
             command: proposal.ways.first().cloned().unwrap_or_else(|| standing::show(&proposal.id)),
+            ways: Vec::new(),
             hidden_until: None,
         });
     }

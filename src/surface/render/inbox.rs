@@ -17,6 +17,10 @@ pub fn inbox(waiting: &[Waiting], now: Timestamp) -> String {
     for one in &shown {
         let (what, age) = (one.kind.as_str().to_owned(), age_or_dash(one.since, now));
         rows.row_with_command(&[what, one.id.clone(), age, one.why.clone()], &one.command);
+        // One a line: two in one would be run together by whoever takes the whole line.
+        for way in &one.ways {
+            rows.row_with_command(&[const { String::new() }; 4], way);
+        }
     }
     let mut text = if shown.is_empty() { String::new() } else { rows.text() };
     if !hidden.is_empty() {

@@ -129,16 +129,24 @@ fn the_inbox_names_the_command_that_moves_each_thing() {
         since: Some(ago(90_000)),
         why: why.to_owned(),
         command: command.to_owned(),
+        ways: Vec::new(),
         hidden_until: None,
     };
     let all = [
         waiting(Kind::ConsumerPaused, "tasks", "holiday", "thought consumer resume tasks"),
         waiting(Kind::Incident, "filesystem:notes", "root-missing", "thought source look filesystem:notes"),
+        Waiting {
+            ways: ["confirm", "resend"].map(|way| format!("thought delivery {way} dlv_aaaa")).into(),
+            ..waiting(Kind::DeliveryUnconfirmed, "dlv_aaaa", "lost", "thought delivery show dlv_aaaa")
+        },
     ];
     insta::assert_snapshot!(inbox::inbox(&all, NOW), @r#"
-    WHAT             WHICH             AGE   WHY           COMMAND
-    consumer-paused  tasks             25 h  holiday       thought consumer resume tasks
-    incident         filesystem:notes  25 h  root-missing  thought source look filesystem:notes
+    WHAT                  WHICH             AGE   WHY           COMMAND
+    consumer-paused       tasks             25 h  holiday       thought consumer resume tasks
+    incident              filesystem:notes  25 h  root-missing  thought source look filesystem:notes
+    delivery-unconfirmed  dlv_aaaa          25 h  lost          thought delivery show dlv_aaaa
+                                                                thought delivery confirm dlv_aaaa
+                                                                thought delivery resend dlv_aaaa
     "#);
     assert_eq!(inbox::inbox(&[], NOW), "nothing waits\n");
 }
@@ -212,6 +220,7 @@ fn waiting_for(text: &str) -> [Waiting; 2] {
         since: None,
         why: text.to_owned(),
         command: text.to_owned(),
+        ways: Vec::new(),
         hidden_until: None,
     };
     [waiting.clone(), Waiting { hidden_until: Some(NOW), ..waiting }]

@@ -97,7 +97,8 @@ pub(super) fn repairs(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), F
                         "{} proposes what {} should have said",
                         proposed.stamp.consumer, proposed.failed
                     ),
-                    command: format!("thought judge {run} --accept | --reject"),
+                    command: format!("thought run show {run}"),
+                    ways: ["accept", "reject"].map(|way| format!("thought judge {run} --{way}")).into(),
                     hidden_until: None,
                 });
             }
