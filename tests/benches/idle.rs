@@ -1,8 +1,11 @@
-//! What a service takes while nothing happens: with the declarations that ship, and with very many.
+//! What a service takes while nothing happens: with the declarations that ship, with very many, and with a bot whose
+//! messages a conversation answers.
 
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
+use thoughtstream_channels::rehearsal::{Rehearsal, Script};
 use thoughtstream_surface::bench::{BenchError, Ratio, Scratch};
 
 use super::process::{Home, Running};
@@ -14,6 +17,7 @@ const MEGABYTE: f64 = 1_000_000.0;
 pub(crate) fn run(plan: &Plan) -> Result<Found, BenchError> {
     let mut ratios = shipped(plan)?;
     ratios.extend(many(plan)?);
+    ratios.push(conversation(plan)?);
     Ok(Found { rows: Vec::new(), ratios })
 }
 
@@ -38,6 +42,40 @@ fn shipped(plan: &Plan) -> Result<Vec<Ratio>, BenchError> {
         Ratio::at_most("shipped declarations: ready after milliseconds", median, 100.0),
         Ratio::at_most("shipped declarations: idle, resident megabytes", resident as f64 / MEGABYTE, 30.0),
     ])
+}
+
+/// How long nothing is said in a conversation while its cost is taken.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// Starts a service with an enabled conversation, and its bot, to whom nobody writes.
+fn conversation(plan: &Plan) -> Result<Ratio, BenchError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let rehearsal = runtime.block_on(Rehearsal::start(Script::default())).map_err(BenchError::of)?;
+    let scratch = Scratch::below(&plan.dir)?;
+    let home = Home::below(scratch.path())?;
+    home.thought(&["init"])?;
+    let config = format!(
+        "sources: []\nproviders:\n  - {{ name: local, endpoint: {}, models: [smollm2-135m-instruct] }}\n\
+         telegram:\n  - {{ bot: bot, api: {}, credential: bot, chats: [\"7\"], senders: [\"7\"], directReplies: \
+         telegram-conversation }}\n",
+        rehearsal.provider_url, rehearsal.telegram_url
+    );
+    std::fs::write(home.config.join("config.yaml"), config)?;
+    let declared = home.config.join("declarations/telegram-conversation.yaml");
+    let text = std::fs::read_to_string(&declared)?.replacen("enabled: false", "enabled: true", 1);
+    std::fs::write(declared, text)?;
+    let token = home.config.join("credentials/bot");
+    std::fs::create_dir_all(token.with_file_name(""))?;
+    std::fs::write(&token, "100000001:rehearsal\n")?;
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600))?;
+    let service = Running::start(&home)?;
+    service.until_idle()?;
+    let before = service.used()?;
+    std::thread::sleep(SILENCE);
+    let used = service.used()? - before;
+    service.stop()?;
+    let each = used.as_secs_f64() * 1000.0 / SILENCE.as_secs_f64();
+    Ok(Ratio::at_most("an enabled conversation, silent: processor milliseconds a second", each, 1.0))
 }
 
 /// Starts a service with very many consumers, each of a source of its own, and adds one file for one of them.

@@ -2,12 +2,14 @@
 //!
 //! `cargo bench --bench speed [-- PART…] [--rounds N] [--millis N] [--dir DIR] [--cell NAME]
 //! [--writers N] [--json]`; the parts are `appends`,
-//! `steps`, `large`, `conversation`, `sandbox` and `idle`, all of them by default. Ratios hold across machines; numbers do not.
+//! `steps`, `large`, `conversation`, `sandbox`, `runs` and `idle`, all of them by default. Ratios hold across machines;
+//! numbers do not.
 
 mod conversation;
 mod idle;
 mod large;
 mod process;
+mod runs;
 mod sandbox;
 mod sqlite;
 mod steps;
@@ -68,7 +70,7 @@ impl Plan {
                 "--writers" => plan.writers = usize::try_from(number("--writers")?).ok(),
                 "--cell" => plan.cell = arguments.next(),
                 "--dir" => plan.dir = arguments.next().ok_or("--dir needs a directory")?.into(),
-                "appends" | "steps" | "large" | "conversation" | "sandbox" | "idle" => {
+                "appends" | "steps" | "large" | "conversation" | "sandbox" | "runs" | "idle" => {
                     plan.parts.push(argument);
                 }
                 other => return Err(format!("{other} is neither a part nor an option")),
@@ -146,12 +148,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("appends", steps::appends),
         ("steps", steps::steps),
         ("large", large::run),
         ("conversation", conversation::run),
         ("sandbox", sandbox::run),
+        ("runs", runs::run),
         ("idle", idle::run),
     ];
     for (name, part) in parts.into_iter().filter(|(name, _)| plan.wants(name)) {

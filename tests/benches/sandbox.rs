@@ -22,21 +22,7 @@ const REQUEST_BYTES: usize = 32 << 10;
 
 /// Measures one run at a time and very many at once.
 pub(crate) fn run(plan: &Plan) -> Result<Found, BenchError> {
-    let scratch = Scratch::below(&plan.dir)?;
-    let worker = env!("CARGO_BIN_EXE_thought-worker").into();
-    let place = CellPlace { worker, path: std::env::var_os("PATH"), below: scratch.path().to_owned() };
-    let launcher = place.open().map_err(BenchError::of)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let request = Request::parse(format!("\"{}\"", "x".repeat(REQUEST_BYTES))).map_err(BenchError::of)?;
-    let request = Arc::new(request);
-    let mut table = Table::default();
-    for _ in 0..plan.rounds {
-        for (name, writers) in plan.cells(vec![(RUN, 1), (RUN, 8), (RUN, 64)]) {
-            let (launcher, request) = (launcher.clone(), Arc::clone(&request));
-            let step = move |_, _| once(launcher.clone(), Arc::clone(&request));
-            table.add(name, writers, runtime.block_on(closed_loop(writers, plan.time, step))?);
-        }
-    }
+    let table = table(plan, plan.cells(vec![(RUN, 1), (RUN, 8), (RUN, 64)]))?;
     let mut ratios = Vec::new();
     if let Some(one) = table.row(RUN, 1) {
         let millis = one.p50_us as f64 / 1000.0;
@@ -46,6 +32,31 @@ pub(crate) fn run(plan: &Plan) -> Result<Found, BenchError> {
         ratios.push(Ratio::at_least("64 runs in sandboxes at once: a second", many.per_second, 100.0));
     }
     Ok(Found { rows: table.rows(), ratios })
+}
+
+/// Returns how long one at a time takes, in milliseconds, by the rate.
+pub(crate) fn one_at_a_time(plan: &Plan) -> Result<f64, BenchError> {
+    let table = table(plan, vec![(RUN, 1)])?;
+    Ok(table.row(RUN, 1).map_or(0.0, |row| 1000.0 / row.per_second))
+}
+
+fn table(plan: &Plan, cells: Vec<(&'static str, usize)>) -> Result<Table, BenchError> {
+    let scratch = Scratch::below(&plan.dir)?;
+    let worker = env!("CARGO_BIN_EXE_thought-worker").into();
+    let place = CellPlace { worker, path: std::env::var_os("PATH"), below: scratch.path().to_owned() };
+    let launcher = place.open().map_err(BenchError::of)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let request = Request::parse(format!("\"{}\"", "x".repeat(REQUEST_BYTES))).map_err(BenchError::of)?;
+    let request = Arc::new(request);
+    let mut table = Table::default();
+    for _ in 0..plan.rounds {
+        for (name, writers) in &cells {
+            let (launcher, request) = (launcher.clone(), Arc::clone(&request));
+            let step = move |_, _| once(launcher.clone(), Arc::clone(&request));
+            table.add(name, *writers, runtime.block_on(closed_loop(*writers, plan.time, step))?);
+        }
+    }
+    Ok(table)
 }
 
 async fn once(launcher: Launcher, request: Arc<Request>) -> Result<(), BenchError> {
