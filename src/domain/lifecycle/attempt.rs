@@ -94,6 +94,18 @@ impl RunState {
         }
     }
 
+    /// Returns the code that it ended with, if it did not complete.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Received | Self::Started | Self::Completed { .. } => None,
+            Self::Failed { code }
+            | Self::Blocked { code }
+            | Self::StatusUnknown { code }
+            | Self::Abandoned { code } => Some(code),
+        }
+    }
+
     /// Returns the word for it, as in the event types.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {

@@ -21,14 +21,56 @@ use crate::failure::Failure;
 /// How many events of deliveries are looked at for one that is listed; each has a few.
 const EVENTS_PER_ROW: u64 = 8;
 
+/// Says where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeliveryState {
+    /// It is being sent.
+    Claimed,
+    /// It was not sent and is tried again.
+    Waiting,
+    /// It arrived.
+    Delivered,
+    /// It did not and will not.
+    Failed,
+    /// Nobody knows.
+    Unconfirmed,
+}
+
+impl DeliveryState {
+    /// Returns the word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
+impl From<&Standing> for DeliveryState {
+    fn from(standing: &Standing) -> Self {
+        match standing {
+            Standing::Claimed { .. } => Self::Claimed,
+            Standing::Waiting { .. } => Self::Waiting,
+            Standing::Delivered => Self::Delivered,
+            Standing::Failed { .. } => Self::Failed,
+            Standing::Unconfirmed { .. } => Self::Unconfirmed,
+        }
+    }
+}
+
 /// Is a delivery as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
     /// Its id.
     pub id: DeliveryId,
-    /// Where it stands: `claimed`, `waiting`, `delivered`, `failed` or `unconfirmed`.
-    pub state: String,
+    /// Where it stands.
+    pub state: DeliveryState,
     /// Since when.
     pub since: Timestamp,
     /// Why, where there is a reason.
@@ -68,7 +110,7 @@ impl Delivery {
         let DeliveryBinding { delivery, claim, route, bot, chat, run, output, .. } = binding;
         Self {
             id: delivery,
-            state: standing.as_str().to_owned(),
+            state: standing.into(),
             since: event.recorded_at,
             why,
             retry_at,
@@ -105,7 +147,7 @@ pub fn list(reader: &Reader, states: &[String], limit: u32, sink: &mut dyn Sink)
                 continue;
             }
             let delivery = Delivery::of(&event, binding, &standing);
-            if states.is_empty() || states.contains(&delivery.state) {
+            if states.is_empty() || states.iter().any(|state| state == delivery.state.as_str()) {
                 shown += 1;
                 put(sink, &delivery)?;
             }
@@ -151,6 +193,22 @@ pub fn one(reader: &Reader, id: &DeliveryId) -> Result<Delivery, Failure> {
     let Some((event, (binding, standing))) = latest else { return Err(unknown("delivery", id)) };
     let ids = events.iter().map(|event| event.id).collect();
     Ok(Delivery { events: ids, ..Delivery::of(event, binding, &standing) })
+}
+
+/// Finds the delivery of an output, if it is one that was to be sent out.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub fn of_output(reader: &Reader, output: &EventId) -> Result<Option<Delivery>, Failure> {
+    for (source, _) in sources(reader)? {
+        for route in [Route::DirectReply, Route::Notification] {
+            let id = DeliveryId::derive(&source, route.as_str(), output);
+            if reader.event_under(&source, &DeliveryClaimed::kind().name, &delivery::key(&id, 1))?.is_some() {
+                return one(reader, &id).map(Some);
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Adds the deliveries whose end nobody knows and nobody has decided.

@@ -56,14 +56,7 @@ impl RunRow {
     /// Reads a row.
     #[must_use]
     pub fn of(run: &Run) -> Self {
-        let (code, outputs) = match &run.state {
-            RunState::Received | RunState::Started => (None, 0),
-            RunState::Completed { outputs } => (None, outputs.len()),
-            RunState::Failed { code }
-            | RunState::Blocked { code }
-            | RunState::StatusUnknown { code }
-            | RunState::Abandoned { code } => (Some(code.clone()), 0),
-        };
+        let outputs = if let RunState::Completed { outputs } = &run.state { outputs.len() } else { 0 };
         Self {
             run: run.id,
             execution: run.execution,
@@ -71,7 +64,7 @@ impl RunRow {
             attempt: run.attempt,
             source: run.source.clone(),
             state: run.state.as_str().to_owned(),
-            code,
+            code: run.state.code().map(str::to_owned),
             received_at: run.received_at,
             ended_at: run.ended_at,
             outputs,

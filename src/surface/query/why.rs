@@ -2,14 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::change::event_ids;
+use thoughtstream_domain::commit::ExecutionKey;
 use thoughtstream_domain::dispatch::AwaitedReply;
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey, DocumentId, EventId, SourceId};
-use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, DeliveryId, DocumentId, EventId, SourceId};
+use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, RunState};
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
 use super::consumers::{self, Consumer, State};
+use super::deliveries::{self, Delivery, DeliveryState};
 use super::events::find;
 use super::proposals::{self, Proposal};
 use super::runs::find_execution;
@@ -59,13 +61,16 @@ fn plain(id: impl std::fmt::Display, kind: &str, state: &str, fact: String) -> W
     }
 }
 
-/// Answers for an event, a run, an execution, a consumer, a document or a source.
+/// Answers for an event, a run, an execution, a delivery, a consumer, a document or a source.
 ///
 /// # Errors
 /// [`Failure`] if the text names nothing, or the log cannot be read.
 pub fn why(look: &Look<'_>, id: &str) -> Result<Why, Failure> {
     if id.starts_with("run_") || id.starts_with("exe_") {
-        return Ok(of_execution(&find_execution(look.reader, id)?, id));
+        return of_execution(look.reader, &find_execution(look.reader, id)?, id);
+    }
+    if let Ok(delivery) = DeliveryId::parse(id) {
+        return Ok(of_delivery(&deliveries::one(look.reader, &delivery)?));
     }
     if let Ok(event) = EventId::parse(id) {
         return of_event(look, &find(look.reader, &event)?);
@@ -79,16 +84,18 @@ pub fn why(look: &Look<'_>, id: &str) -> Result<Why, Failure> {
     let name = id.split_once('@').map_or(id, |(name, _)| name);
     match ConsumerId::parse(name) {
         Ok(consumer) => of_consumer(look, &consumer, id),
-        Err(_) => {
-            Err(Failure::new(Exit::Usage, "id.kind", format!("`{id}` is no id this program gives out"))
-                .with_hint(
-                    "ids start with evt_, run_, exe_ or doc_; a source is kind:name; a consumer is its id",
-                ))
-        }
+        Err(_) => Err(Failure::new(
+            Exit::Usage,
+            "id.kind",
+            format!("`{id}` is no id this program gives out"),
+        )
+        .with_hint(
+            "ids start with evt_, run_, exe_, dlv_ or doc_; a source is kind:name; a consumer is its id",
+        )),
     }
 }
 
-fn of_execution(execution: &Execution, id: &str) -> Why {
+fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why, Failure> {
     let kind = if id.starts_with("run_") { "run" } else { "execution" };
     let consumer = &execution.consumer;
     let attempts = execution.attempts;
@@ -112,28 +119,77 @@ fn of_execution(execution: &Execution, id: &str) -> Why {
             Why { commands, ..plain(id, kind, word, fact) }
         }
         ExecutionState::Closed { how } => {
-            let (word, fact) = closed(*how, consumer, attempts);
-            let commands = vec![format!("thought run show {}", execution.id)];
-            Why { commands, ..plain(id, kind, word, fact) }
+            let key = ExecutionKey { consumer: consumer.clone(), position: execution.position() };
+            let last = reader.attempts(&key)?.pop().map(|run| run.state);
+            let code = last.as_ref().and_then(RunState::code);
+            let (word, fact) = closed(*how, consumer, attempts, code);
+            let mut answer = plain(id, kind, word, fact);
+            if let Some(RunState::Completed { outputs }) = &last {
+                for output in outputs {
+                    if let Some(delivery) = deliveries::of_output(reader, output)? {
+                        answer.fact = format!("{}; {}", answer.fact, delivered(&delivery));
+                        answer.commands.extend(ways(&delivery));
+                    }
+                }
+            }
+            answer.commands.push(format!("thought run show {}", execution.id));
+            answer
         }
     };
     answer.since = Some(execution.since);
-    answer
+    Ok(answer)
+}
+
+/// Says where a delivery stands, in words.
+fn delivered(delivery: &Delivery) -> String {
+    let (id, chat) = (&delivery.id, delivery.chat);
+    let why = delivery.why.as_deref().unwrap_or("no reason recorded");
+    match delivery.state {
+        DeliveryState::Claimed => format!("it is on its way to chat {chat} ({id})"),
+        DeliveryState::Waiting => format!("it was not sent to chat {chat} ({why}) and is tried again ({id})"),
+        DeliveryState::Delivered => format!("chat {chat} has it ({id})"),
+        DeliveryState::Failed => format!("it was not delivered to chat {chat} ({why}; {id})"),
+        DeliveryState::Unconfirmed => {
+            format!("nobody knows whether it arrived in chat {chat} ({why}): a person says so ({id})")
+        }
+    }
+}
+
+/// Returns the commands that show or move a delivery, the harmless one first.
+fn ways(delivery: &Delivery) -> Vec<String> {
+    let id = &delivery.id;
+    let mut ways = vec![format!("thought delivery show {id}")];
+    if delivery.state == DeliveryState::Unconfirmed {
+        ways.extend(["confirm", "resend", "abandon"].map(|word| format!("thought delivery {word} {id}")));
+    }
+    ways
+}
+
+fn of_delivery(delivery: &Delivery) -> Why {
+    let fact = format!("the output of {}: {}", delivery.run, delivered(delivery));
+    Why {
+        since: Some(delivery.since),
+        next: delivery.retry_at,
+        commands: ways(delivery),
+        ..plain(delivery.id, "delivery", delivery.state.as_str(), fact)
+    }
 }
 
 fn skip_command(execution: &Execution) -> String {
     format!("thought consumer skip {} --reason TEXT", execution.id)
 }
 
-fn closed(how: Closure, consumer: &ConsumerKey, attempts: u32) -> (&'static str, String) {
+fn closed(how: Closure, consumer: &ConsumerKey, attempts: u32, code: Option<&str>) -> (&'static str, String) {
+    let code = code.unwrap_or("no code recorded");
     match how {
         Closure::Completed => ("completed", format!("{consumer} completed it with attempt {attempts}")),
-        Closure::Failed => ("failed", format!("{consumer} failed on it, and its declaration says to go on")),
-        Closure::Blocked => {
-            ("blocked", format!("{consumer} was denied it, and its declaration says to go on"))
+        Closure::Failed => {
+            ("failed", format!("attempt {attempts} of {consumer} failed on it ({code}), and it was passed"))
         }
+        Closure::Blocked => ("blocked", format!("{consumer} was denied it ({code}), and it was passed")),
         Closure::Abandoned => {
-            ("abandoned", format!("{consumer} was interrupted on it, and its declaration says to go on"))
+            let fact = format!("attempt {attempts} of {consumer} was given up ({code}), and it was passed");
+            ("abandoned", fact)
         }
         Closure::Skipped => ("skipped", format!("a person passed it for {consumer}")),
         Closure::Superseded => ("superseded", format!("a newer version of {consumer} took over")),
@@ -198,7 +254,8 @@ fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
 fn part_of(look: &Look<'_>, event: &Event, consumer: &Consumer) -> Result<Option<Why>, Failure> {
     let key = &consumer.consumer;
     if let Some(execution) = execution_of(look.reader, key, event)? {
-        return Ok(Some(Why { id: key.to_string(), ..of_execution(&execution, &execution.id.to_string()) }));
+        let answer = of_execution(look.reader, &execution, &execution.id.to_string())?;
+        return Ok(Some(Why { id: key.to_string(), ..answer }));
     }
     let matches = super::behind::matches(look, key, event)?;
     if matches == Some(false) {

@@ -15,7 +15,7 @@ pub fn list(deliveries: &[Delivery], now: Timestamp) -> String {
     for one in deliveries {
         rows.row(&[
             one.id.to_string(),
-            one.state.clone(),
+            one.state.as_str().to_owned(),
             age(one.since, now),
             one.route.as_str().to_owned(),
             one.chat.to_string(),
@@ -29,7 +29,7 @@ pub fn list(deliveries: &[Delivery], now: Timestamp) -> String {
 #[must_use]
 pub fn one(delivery: &Delivery, now: Timestamp) -> String {
     let mut lines = vec![
-        format!("{} {} for {}", delivery.id, delivery.state, age(delivery.since, now)),
+        format!("{} {} for {}", delivery.id, delivery.state.as_str(), age(delivery.since, now)),
         format!("route   {} of {} into chat {}", delivery.route.as_str(), delivery.bot, delivery.chat),
         format!("claim   {}", delivery.claim),
     ];
