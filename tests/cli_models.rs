@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use thoughtstream_channels::rehearsal::{
-    Answer as Reply, Cut, CutAt, CutHow, Manner, Rehearsal, Rule, Script, Usage,
+    Answer as Reply, Cut, CutAt, CutHow, Drip, Manner, Rehearsal, Rule, Says, Script, ToolCall, Usage,
 };
 use tokio::runtime::Runtime;
 
@@ -105,6 +105,16 @@ impl Stage {
             *counts.entry(event["type"].as_str().unwrap().to_owned()).or_default() += 1;
         }
         counts
+    }
+
+    /// Returns the first event that ended an attempt.
+    fn ended(&self) -> Value {
+        let events = self.world.thought(&["event", "list", "--source", "agent:observer", "--json"]).expect(0);
+        let ends = ["completed", "failed", "status-unknown", "abandoned"];
+        let is_end =
+            |event: &Value| ends.iter().any(|end| event["type"] == format!("stream.thought.run.{end}"));
+        let event = events.lines().into_iter().find(is_end).unwrap();
+        self.world.thought(&["event", "show", event["id"].as_str().unwrap(), "--json"]).expect(0).json()
     }
 
     /// The check that an operator runs.
@@ -270,31 +280,103 @@ fn a_run_that_does_not_fit_the_budget_is_blocked_and_nothing_is_sent() {
     }
 }
 
+/// An answer with which no run can end well: the state and code of the attempt, and how it is charged.
+struct Bad {
+    reply: Reply,
+    state: &'static str,
+    code: &'static str,
+    charge: &'static str,
+    /// Whether another attempt may do better, which is made then.
+    again: bool,
+}
+
+impl Bad {
+    /// The provider's fault: asked again under a reservation of its own.
+    fn passing(reply: Reply, state: &'static str, code: &'static str) -> Self {
+        Self { reply, state, code, charge: "estimated", again: true }
+    }
+
+    /// The model's own words, which the same context would earn again.
+    fn said(text: &str, code: &'static str) -> Self {
+        Self { reply: json(text), state: "failed", code, charge: "reported", again: false }
+    }
+}
+
 #[test]
-fn each_failure_of_a_provider_is_one_failed_attempt_with_one_request_and_a_reservation_of_its_own() {
-    let reset = Manner { cut: Some(Cut { at: CutAt::Body(20), how: CutHow::Reset }), ..Manner::default() };
-    let bad: Vec<(&str, Reply)> = vec![
-        ("failed", Reply::body(500, "no")),
-        ("failed", Reply::body(200, "garbage")),
-        ("failed", Reply::body(200, &b"\xff\xfe"[..])),
-        ("status-unknown", json(GOOD).in_manner(reset)),
-    ];
-    for (state, reply) in bad {
+fn each_failure_of_a_provider_is_one_attempt_with_one_request_and_a_reservation_of_its_own() {
+    let cut = |at, how| Manner { cut: Some(Cut { at, how }), ..Manner::default() };
+    let drip = Manner { drip: Some(Drip { bytes: 1, every_ms: 100 }), ..Manner::default() };
+    let other = r#"{"id":"x","object":"chat.completion","created":1,"model":"large","choices":[{"index":0,"message":{"role":"assistant","content":"{}"},"finish_reason":"stop"}]}"#;
+    let unasked = Says::Tools { text: None, calls: vec![ToolCall::new("open", "{}")] };
+    for bad in [
+        Bad::passing(Reply::body(500, "no"), "failed", "provider-unavailable"),
+        Bad::passing(Reply::body(200, "garbage"), "failed", "answer-malformed"),
+        Bad::passing(Reply::body(200, &b"\xff\xfe"[..]), "failed", "answer-not-utf8"),
+        Bad::passing(Reply::of(Says::Fill(100_000_000)), "failed", "answer-too-large"),
+        Bad::passing(Reply::body(200, other), "failed", "answer-model-mismatch"),
+        Bad { charge: "reported", ..Bad::passing(Reply::of(unasked), "failed", "answer-tools-not-offered") },
+        Bad::passing(
+            json(GOOD).in_manner(cut(CutAt::Body(20), CutHow::Reset)),
+            "status-unknown",
+            "connection-lost",
+        ),
+        Bad::passing(
+            json(GOOD).in_manner(cut(CutAt::Request, CutHow::Reset)),
+            "status-unknown",
+            "connection-lost",
+        ),
+        Bad::passing(json(GOOD).in_manner(drip), "status-unknown", "deadline-passed"),
+        Bad::said(&format!("{GOOD} {GOOD}"), "output.json"),
+        Bad::said(&format!("Here it is: {GOOD}"), "output.json"),
+        Bad::said(&format!("```json\n{GOOD}\n```"), "output.json"),
+        // Nothing said is not nothing used.
+        Bad { charge: "partial", ..Bad::said("", "output.parts") },
+    ] {
         let stage = Stage::new(
             Script::answering(json(GOOD)).with_rule(Rule {
                 when: thoughtstream_channels::rehearsal::When { nth: Some(1), ..Default::default() },
-                ..Rule::new("bad", reply)
+                ..Rule::new("bad", bad.reply)
             }),
-            &Terms { more: "retry: { attempts: 3, first: 1ms, max: 1ms }\n", ..Terms::default() },
+            &Terms {
+                more: "retry: { attempts: 3, first: 1ms, max: 1ms }\n",
+                timeout: Some("3s"),
+                ..Terms::default()
+            },
         );
         let service = stage.world.serve(&[]);
         stage.world.append("one", "text").expect(0);
-        stage.until(&[state, "completed"]);
-        assert_eq!(stage.requests(), 2);
-        assert_eq!(stage.events()["stream.thought.run.started"], 2);
+        let states = if bad.again { vec![bad.state, "completed"] } else { vec![bad.state] };
+        let runs = stage.until(&states);
+        assert_eq!(runs[0]["code"], bad.code);
+        assert_eq!(stage.requests(), states.len(), "{}", bad.code);
+        assert_eq!(stage.events()["stream.thought.run.started"], states.len());
+        let ended = stage.ended();
+        assert_eq!(ended["payload"]["charge"]["status"], bad.charge, "{}: {ended}", bad.code);
+        // Whoever asks is told the code, of the attempt and of the note.
+        let execution = runs[0]["execution"].as_str().unwrap();
+        let why = stage.world.thought(&["why", execution, "--json"]).expect(0).json();
+        assert!(bad.again || why["fact"].as_str().unwrap().contains(bad.code), "{why}");
         assert_eq!(service.stop(), 0);
         stage.verify();
     }
+}
+
+#[test]
+fn a_provider_that_is_not_there_is_asked_nothing() {
+    let terms = Terms { more: "retry: { attempts: 1, exhausted: hold }\n", ..Terms::default() };
+    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+    let config = stage.world.config.join("config.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    // A port of which it is certain that nobody listens there any more.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let there = stage.rehearsal.provider_url.trim_start_matches("http://").split('/').next().unwrap();
+    std::fs::write(config, text.replace(there, &free.to_string())).unwrap();
+    let service = stage.world.serve(&[]);
+    stage.world.append("one", "text").expect(0);
+    let runs = stage.until(&["failed"]);
+    assert_eq!((&runs[0]["code"], stage.requests()), (&"connect-failed".into(), 0));
+    assert_eq!(service.stop(), 0);
+    stage.verify();
 }
 
 #[test]
@@ -303,11 +385,8 @@ fn missing_usage_is_charged_as_estimated() {
     let service = stage.world.serve(&[]);
     stage.world.append("one", "text").expect(0);
     stage.until(&["completed"]);
-    let events = stage.world.thought(&["event", "list", "--source", "agent:observer", "--json"]).expect(0);
-    let completed = events.lines().into_iter().find(|e| e["type"] == "stream.thought.run.completed").unwrap();
-    let shown =
-        stage.world.thought(&["event", "show", completed["id"].as_str().unwrap(), "--json"]).expect(0);
-    let charge = &shown.json()["payload"]["charge"];
+    let ended = stage.ended();
+    let charge = &ended["payload"]["charge"];
     assert_eq!(charge["status"], "estimated", "{charge}");
     assert_eq!(charge["amounts"]["inputTokens"], 1000);
     assert_eq!(service.stop(), 0);

@@ -144,6 +144,21 @@ fn a_reply_of_which_nobody_knows_whether_it_arrived_holds_nothing_up() {
     chat.rehearsal.say(7, 7, "two");
     chat.delivered("unconfirmed", 1);
     chat.delivered("delivered", 1);
+    // Whoever asks about the message is told, and shown the commands; so is who asks about the delivery.
+    let events = chat.world.thought(&["event", "list", "--source", BOT, "--json"]).expect(0).lines();
+    let first = events.iter().find(|event| event["payload"]["text"] == "one").unwrap()["id"].clone();
+    let why = chat.world.thought(&["why", first.as_str().unwrap(), "--json"]).expect(0).json();
+    let told = &why["consumers"][0];
+    assert!(told["fact"].as_str().unwrap().contains("nobody knows whether it arrived"), "{why}");
+    let deliveries = chat.world.thought(&["delivery", "list", "--state", "unconfirmed", "--json"]).expect(0);
+    let delivery = deliveries.lines()[0]["id"].as_str().unwrap().to_owned();
+    let ways: Vec<String> = ["show", "confirm", "resend", "abandon"]
+        .map(|word| format!("thought delivery {word} {delivery}"))
+        .into();
+    assert_eq!(told["commands"].as_array().unwrap()[..4], ways[..], "{why}");
+    let why = chat.world.thought(&["why", &delivery, "--json"]).expect(0).json();
+    assert_eq!((&why["kind"], &why["state"]), (&"delivery".into(), &"unconfirmed".into()));
+    assert_eq!(why["commands"].as_array().unwrap()[..], ways[..]);
     assert_eq!(running.stop(), 0);
     assert_eq!(chat.seen(), [vec!["one"], vec!["one", "two"]]);
     chat.world.thought(&["verify"]).expect(0);
@@ -172,5 +187,45 @@ fn a_message_that_waits_keeps_no_service_from_stopping_and_waits_on_after_it() {
     chat.world.until(&list, |answer| answer.lines()[0]["state"] == "idle");
     assert_eq!(running.stop(), 0);
     assert_eq!(chat.seen(), [vec!["one"], vec!["one", "two"]]);
+    chat.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn help_is_answered_under_its_version_and_nobody_is_asked() {
+    let chat = Chat::new(script());
+    let running = chat.world.serve(&[]);
+    chat.rehearsal.say(7, 7, "/help");
+    chat.delivered("delivered", 1);
+    assert_eq!(chat.rehearsal.provider_requests().len(), 0);
+    let sent = chat.rehearsal.sent_messages();
+    assert!(sent[0].text.reveal().contains("/help: this text"));
+    let account = chat.world.thought(&["account", "show", "talk", "--json"]).expect(0).json();
+    for spent in ["charged", "reserved"] {
+        assert_eq!(account["ever"][spent]["calls"], 0, "{account}");
+    }
+    let events = ["event", "list", "--source", "agent:talk", "--json"];
+    let events = chat.world.thought(&events).expect(0).lines();
+    let of_type = |kind: &str| {
+        let mut of_type = events.iter().filter(|event| event["type"] == kind);
+        (of_type.next().unwrap()["payload"].clone(), of_type.count())
+    };
+    let (traced, more) = of_type("stream.thought.run.traced");
+    assert_eq!((more, &traced["providerRequests"]), (0, &0.into()));
+    let steps: Vec<&Value> = traced["chunks"].as_array().unwrap().iter().collect();
+    assert_eq!(steps.len(), 1, "{traced}");
+    assert_eq!(steps[0]["code"], "help@2");
+    // It is an output like any other: completed, delivered once, and part of the history.
+    assert_eq!(of_type("stream.thought.derived.message.observation").1, 0);
+    assert_eq!(of_type("stream.thought.run.completed").1, 0);
+    // What is not exactly the command is a text, and so is the command below a photo.
+    let mut asked = 0;
+    for text in ["/help@another_bot", "/help me"] {
+        chat.rehearsal.say(7, 7, text);
+        asked += 1;
+        chat.delivered("delivered", 1 + asked);
+        assert_eq!(chat.rehearsal.provider_requests().len(), asked);
+    }
+    assert!(chat.seen()[0].iter().any(|turn| turn == "/help"), "{:?}", chat.seen());
+    assert_eq!(running.stop(), 0);
     chat.world.thought(&["verify"]).expect(0);
 }
