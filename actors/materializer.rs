@@ -8,6 +8,7 @@
 
 mod change;
 mod disk;
+mod plan;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ use crate::log::LogHandle;
 use crate::producer::ProducerSpec;
 use crate::service::ServiceHandle;
 use crate::supervisor::{ChildName, ChildSpec, Detail, Fault, ReasonCode, Shutdown, StatusCell};
+pub use plan::{Ground, Outlook, Unfit, Wanted};
+
 use change::{Change, Ended};
 use disk::{Obstacle, Owned};
 
@@ -325,9 +328,9 @@ impl MaterializerState {
     }
 }
 
-/// Declares the materializer of a service that watches these sources.
-pub(crate) fn child(service: &ServiceHandle, producers: &[ProducerSpec]) -> ChildSpec {
-    let (service, root) = (service.clone(), ContextRoot::among(producers).map(Arc::new));
+/// Declares the materializer of a service.
+pub(crate) fn child(service: &ServiceHandle) -> ChildSpec {
+    let (service, root) = (service.clone(), service.context_root());
     ChildSpec::actor(ChildName::fixed("materializer"), "materializer", move |context| {
         let args = MaterializerArgs {
             root: root.clone(),

@@ -39,6 +39,7 @@ use crate::clock::Clock;
 use crate::consumer::{ConsumerMessage, ConsumerSpec, Facilities};
 use crate::killpoint::KillPoints;
 use crate::log::{LogError, LogHandle, LogState};
+use crate::materializer::ContextRoot;
 use crate::producer::{ProducerMessage, ProducerSpec, SkippedSlot};
 use crate::supervisor::{ChildSpec, Outcome, Root, SupervisorHandle, TreeNode};
 use crate::telegram::gate::Gate;
@@ -136,6 +137,8 @@ pub(crate) struct Shared {
     pub(crate) turn: tokio::sync::Mutex<()>,
     /// One activation at a time.
     pub(crate) activating: tokio::sync::Mutex<()>,
+    /// The folder of the memory document, if one is watched.
+    pub(crate) context_root: Option<Arc<ContextRoot>>,
     pub(crate) root: std::sync::OnceLock<SupervisorHandle>,
 }
 
@@ -190,6 +193,12 @@ impl ServiceHandle {
     #[must_use]
     pub fn reader(&self) -> Reader {
         self.0.reader.clone()
+    }
+
+    /// Returns the folder of the memory document, if one is watched.
+    #[must_use]
+    pub fn context_root(&self) -> Option<Arc<ContextRoot>> {
+        self.0.context_root.clone()
     }
 
     /// Returns the registered types.

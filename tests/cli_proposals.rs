@@ -1,5 +1,6 @@
 //! Proposals, as the person meets them who decides: shown safely, decided once, and followed by what follows.
 
+mod outlook;
 mod trouble;
 
 use std::process::Stdio;

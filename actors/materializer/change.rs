@@ -18,6 +18,7 @@ use thoughtstream_domain::proposal::reason::ReasonCode;
 use thoughtstream_store::{Reader, RowError};
 
 use super::disk::{Names, Obstacle, Owned};
+use super::plan::Wanted;
 use super::{
     CLOSED, FILE_UNFIT, LOG_UNWRITABLE, MaterializerArgs, ROOT_UNFIT, STORE_UNREADABLE, TASK_FAILED,
     WAITS_FOR_SCAN,
@@ -86,11 +87,11 @@ impl Change<'_> {
         let recorded = self.recorded().await?;
         let (event, started, planned) = match stage {
             Stage::Begun(event, started) => {
-                let planned = self.planned(recorded.bytes_of(&started.base), &started.base);
-                let planned = planned.ok().filter(|planned| planned.is(&started));
+                let planned = self.planned(&recorded, &started).ok();
+                let planned = planned.filter(|planned| planned.is(&started));
                 (*event, started, planned)
             }
-            Stage::Waiting | Stage::Done(_) | Stage::Failed { .. } => match self.begin(&recorded).await? {
+            Stage::Waiting | Stage::Done(_) | Stage::Failed { .. } => match self.begin(recorded).await? {
                 Ok((event, started, planned)) => (event, started, Some(planned)),
                 Err(Obstacle::Wait(note)) => return Ok(Ended::Waits(note)),
                 Err(Obstacle::Fail(code)) => return self.fail(self.decided.event(), code).await,
@@ -114,31 +115,38 @@ impl Change<'_> {
         read(move || reader.memory_recorded(&target)).await
     }
 
-    /// Works out what the base becomes.
-    fn planned(
-        &self,
-        base: Result<&[u8], ReasonCode>,
-        target: &thoughtstream_domain::proposal::capability::MemoryTarget,
-    ) -> Result<Planned, ReasonCode> {
-        let text = self.decided.text().ok_or(ReasonCode::ReceiptFailed)?;
-        let operation = self.decided.proven().payload().operation;
-        let bytes_max = self.args.root.as_ref().map_or(0, |root| root.bytes_max);
-        Planned::of(target, base?, operation, text, bytes_max)
+    /// Returns the change as it was decided.
+    fn wanted(&self) -> Result<Wanted, ReasonCode> {
+        let proposed = self.decided.proven().payload();
+        let text = self.decided.text().ok_or(ReasonCode::ReceiptFailed)?.clone();
+        Ok(Wanted { target: proposed.target.clone(), operation: proposed.operation, text })
+    }
+
+    fn bytes_max(&self) -> u64 {
+        self.args.root.as_ref().map_or(0, |root| root.bytes_max)
+    }
+
+    /// Works out what an attempt that was begun was to write, whatever lies in the folder by now.
+    fn planned(&self, recorded: &Recorded, started: &MaterializationStarted) -> Result<Planned, ReasonCode> {
+        let Wanted { operation, text, .. } = self.wanted()?;
+        let base = recorded.bytes_of(&started.base)?;
+        Planned::of(&started.base, base, operation, &text, self.bytes_max())
     }
 
     /// Checks everything that must hold, and says durably what is about to be written.
     async fn begin(
         &self,
-        recorded: &Recorded,
+        recorded: Recorded,
     ) -> Result<Result<(Event, MaterializationStarted, Planned), Obstacle>, Fault> {
-        let target = self.decided.proven().payload().target.clone();
-        let planned = match self.planned(recorded.base(&target), &target) {
-            Ok(planned) => planned,
-            Err(code) => return Ok(Err(Obstacle::Fail(code))),
+        let (wanted, bytes_max) = (self.wanted(), self.bytes_max());
+        let planned = match wanted {
+            Ok(wanted) => self.on_disk(move |owned| owned.plan(&wanted, &recorded, bytes_max)).await?,
+            Err(code) => Err(Obstacle::Fail(code)),
         };
-        if let Err(obstacle) = self.on_disk(move |owned| owned.holds(&target)).await? {
-            return Ok(Err(obstacle));
-        }
+        let planned = match planned {
+            Ok(planned) => planned,
+            Err(obstacle) => return Ok(Err(obstacle)),
+        };
         self.site.pass(KillPoint::MaterializeStartedBefore).await?;
         let commit = materialize::begin(self.binding.clone(), self.decided.event(), &planned);
         let candidate = commit.appends[0].clone();

@@ -8,17 +8,18 @@ use std::path::Path;
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::payload::materialization::{MaterializationBinding, MaterializationStarted};
-use thoughtstream_domain::proposal::capability::{MEMORY_PATH, MemoryTarget};
-use thoughtstream_domain::proposal::materialize::{Lies, OnDisk};
+use thoughtstream_domain::proposal::capability::MEMORY_PATH;
+use thoughtstream_domain::proposal::materialize::{Lies, OnDisk, Planned, Recorded};
 use thoughtstream_domain::proposal::reason::ReasonCode;
-use thoughtstream_effects::lock::{LockError, OwnerLock};
+use thoughtstream_effects::lock::{LockError, OwnerLock, OwnerRecord};
 use thoughtstream_effects::pinned::{FileError, Found, PinError, PinnedRoot};
 use thoughtstream_effects::process::ProcessIdentity;
 
+use super::plan::{Wanted, plan};
 use crate::supervisor::ReasonCode as Note;
 
 /// The name of the lock in the root; a dot keeps it from being a document.
-const LOCK: &str = ".thought-materializer";
+pub(super) const LOCK: &str = ".thought-materializer";
 
 /// Another process owns the root.
 const ROOT_HELD: Note = Note::new("root-held");
@@ -82,11 +83,15 @@ impl Owned {
         self.lock.check().map_err(|_| Obstacle::Wait(ROOT_ROBBED))
     }
 
-    /// Looks whether the file holds the bytes of the base.
-    pub(super) fn holds(&self, base: &MemoryTarget) -> Result<(), Obstacle> {
+    /// Works out what a change makes of the document, as the log and the file are now.
+    pub(super) fn plan(
+        &self,
+        wanted: &Wanted,
+        recorded: &Recorded,
+        bytes_max: u64,
+    ) -> Result<Planned, Obstacle> {
         self.check()?;
-        let file = self.root.read(MEMORY_PATH, base.bytes).map_err(|error| Obstacle::Fail(unread(&error)))?;
-        if file.sha256 == base.sha256 { Ok(()) } else { Err(Obstacle::Fail(ReasonCode::FileChanged)) }
+        plan(wanted, recorded, &self.root, bytes_max).map_err(|unfit| Obstacle::Fail(unfit.code))
     }
 
     /// Looks what lies in the document's place, and beside it.
@@ -141,7 +146,7 @@ fn lies(found: Found) -> Lies {
     }
 }
 
-fn unfit(error: &PinError) -> Obstacle {
+pub(super) fn unfit(error: &PinError) -> Obstacle {
     match error {
         PinError::Missing { .. }
         | PinError::Link { .. }
@@ -151,11 +156,19 @@ fn unfit(error: &PinError) -> Obstacle {
     }
 }
 
-fn not_owned(error: &LockError) -> Note {
+/// Says whether this process is an owner.
+pub(super) fn is_ours(owner: &OwnerRecord) -> bool {
+    ProcessIdentity::current().is_ok_and(|process| process == owner.process)
+}
+
+pub(super) fn not_owned(error: &LockError) -> Note {
     match error {
         LockError::Held { owner, .. } => {
-            let ours = ProcessIdentity::current().is_ok_and(|process| process == owner.process);
-            if ours { ROOT_RELEASING } else { ROOT_HELD }
+            if is_ours(owner) {
+                ROOT_RELEASING
+            } else {
+                ROOT_HELD
+            }
         }
         LockError::HeldByUnknown { .. } | LockError::OwnerLives { .. } => ROOT_HELD,
         LockError::Damaged { .. }
@@ -170,14 +183,13 @@ fn not_owned(error: &LockError) -> Note {
     }
 }
 
-fn unread(error: &FileError) -> ReasonCode {
+pub(super) fn unread(error: &FileError) -> ReasonCode {
     match error {
         FileError::Missing => ReasonCode::FileMissing,
         FileError::Link => ReasonCode::FileLinked,
-        FileError::NotRegular => ReasonCode::FileUnfit,
+        FileError::NotRegular | FileError::Exists | FileError::Io { .. } => ReasonCode::FileUnfit,
         // It is not the size of the base, or is being written right now.
         FileError::TooLarge { .. } | FileError::Unsteady => ReasonCode::FileChanged,
-        FileError::Exists | FileError::Io { .. } => ReasonCode::WriteFailed,
     }
 }
 

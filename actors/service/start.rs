@@ -17,7 +17,7 @@ use super::{Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandl
 use crate::address::Address;
 use crate::broker::Brokers;
 use crate::log::{LogError, LogHandle, LogState, LogWriter, WriterArgs};
-use crate::materializer;
+use crate::materializer::{self, ContextRoot};
 use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec, SkippedSlot};
 use crate::recovery::{RecoveryError, SERVICE_ENDED};
 use crate::scribe::{Scribe, ScribeArgs, of_service};
@@ -107,6 +107,7 @@ fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Resul
         ledger: Arc::new(Mutex::new(ledger)),
         turn: tokio::sync::Mutex::default(),
         activating: tokio::sync::Mutex::default(),
+        context_root: ContextRoot::among(&args.producers).map(Arc::new),
         root: std::sync::OnceLock::new(),
     }));
     let ServiceArgs { producers, brokers, program, support, extra, .. } = args;
@@ -144,7 +145,7 @@ impl Service {
         for child in support {
             root = root.child(child);
         }
-        let materializer = materializer::child(&handle, &producers);
+        let materializer = materializer::child(&handle);
         root = root.nested(consumers).nested(handle.producers_pool(producers)).child(materializer);
         for child in extra(&handle) {
             root = root.child(child);

@@ -15,6 +15,8 @@
 //! Age alone never decides. Whoever only looks shares the kernel's lock with others like it ([`Visit`]): it keeps
 //! an owner out meanwhile, leaves no record and writes nothing, so that it may look where it may not write.
 
+mod record;
+
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
@@ -25,7 +27,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
-use nix::unistd::geteuid;
+use nix::unistd::{AccessFlags, access, geteuid};
 use thiserror::Error;
 
 use crate::atomic::{self, ReadError, WriteError};
@@ -260,27 +262,37 @@ impl OwnerLock {
         }
         let lock = lock_exclusively(&lock_path, &record_path)?;
         let process = ProcessIdentity::current().map_err(LockError::Process)?;
-        let reclaimed = match read_record(&record_path)? {
-            None => None,
-            Some(owner) => {
-                let other = (owner.kind == OwnerKind::Materializer) != (kind == OwnerKind::Materializer);
-                if other {
-                    let reason = "it is of another kind of owner";
-                    return Err(LockError::Damaged { path: record_path, reason });
-                }
-                let presence = presence_after_a_moment(&owner.process, &process)?;
-                // With the kernel's lock in hand, a record of this very process is one it left itself.
-                if presence == Presence::Alive && owner.process != process {
-                    return Err(LockError::OwnerLives { path: record_path, owner });
-                }
-                (owner.process != process).then_some(Reclaimed { owner, presence })
-            }
-        };
+        let reclaimed = left_by(&record_path, kind, &process)?;
         let token = OwnerToken::random()
             .map_err(|source| LockError::Io { path: PathBuf::from("/dev/urandom"), source })?;
         let owner = OwnerRecord { kind, process, since_ms, token: Some(token) };
         atomic::replace(&record_path, owner.to_text().as_bytes(), 0o600).map_err(LockError::Write)?;
         Ok(Self { lock_path, record_path, owner, reclaimed, lock, _directory: held })
+    }
+
+    /// Looks whether this process could take the lock `name` of an open directory now, or owns it already. Nothing is
+    /// taken and nothing written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::acquire_pinned`].
+    pub(crate) fn could_acquire_pinned(through: &Path, name: &str, kind: OwnerKind) -> Result<(), LockError> {
+        let record_path = through.join(format!("{name}.owner"));
+        let lock_path = through.join(format!("{name}.lock"));
+        for path in [&lock_path, &record_path] {
+            is_ours_alone(path)?;
+        }
+        let process = ProcessIdentity::current().map_err(LockError::Process)?;
+        match look(through, name)? {
+            Holding::Held(Some(owner)) if owner.process == process => Ok(()),
+            Holding::Held(Some(owner)) => Err(LockError::Held { path: lock_path, owner }),
+            Holding::Held(None) => Err(LockError::HeldByUnknown { path: lock_path }),
+            Holding::Free => {
+                left_by(&record_path, kind, &process)?;
+                access(through, AccessFlags::W_OK | AccessFlags::X_OK)
+                    .map_err(|errno| LockError::Io { path: lock_path, source: errno.into() })
+            }
+        }
     }
 
     /// Looks whether lock and record are still the ones that this owner left there.
@@ -370,6 +382,25 @@ pub fn announce(directory: &Path, name: &str) -> Result<Option<Announced>, LockE
         Err(LockError::Held { .. } | LockError::HeldByUnknown { .. }) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Returns whom a record names whose lock is free, if that is known not to own anything any more.
+fn left_by(
+    record_path: &Path,
+    kind: OwnerKind,
+    process: &ProcessIdentity,
+) -> Result<Option<Reclaimed>, LockError> {
+    let Some(owner) = read_record(record_path)? else { return Ok(None) };
+    let path = record_path.to_owned();
+    if (owner.kind == OwnerKind::Materializer) != (kind == OwnerKind::Materializer) {
+        return Err(LockError::Damaged { path, reason: "it is of another kind of owner" });
+    }
+    let presence = presence_after_a_moment(&owner.process, process)?;
+    // With the kernel's lock free or in hand, a record of this very process is one it left itself.
+    if presence == Presence::Alive && owner.process != *process {
+        return Err(LockError::OwnerLives { path, owner });
+    }
+    Ok((owner.process != *process).then_some(Reclaimed { owner, presence }))
 }
 
 /// Returns what is known of a recorded owner whose lock is free. The kernel lets go of a dying process's locks
@@ -526,68 +557,6 @@ fn read_record(path: &Path) -> Result<Option<OwnerRecord>, LockError> {
         Err(ReadError::TooLarge { .. }) => Err(damaged("it is too long")),
         Err(error) => Err(LockError::Read(error)),
     }
-}
-
-const FIRST_LINE: &str = "thoughtstream owner 3";
-/// What was written before owners had tokens.
-const FIRST_LINE_2: &str = "thoughtstream owner 2";
-/// What a service wrote before owners said of which kind they are.
-const FIRST_LINE_1: &str = "thoughtstream owner 1";
-const LAST_LINE: &str = "end";
-
-impl OwnerRecord {
-    fn to_text(&self) -> String {
-        let ProcessIdentity { pid, start_ticks, boot } = &self.process;
-        let (kind, since) = (self.kind.word(), self.since_ms);
-        let (first, token) = match &self.token {
-            Some(token) => (FIRST_LINE, format!("token {token}\n")),
-            None => (FIRST_LINE_2, String::new()),
-        };
-        format!(
-            "{first}\nkind {kind}\npid {pid}\nstart {start_ticks}\nboot {boot}\nsince {since}\n{token}{LAST_LINE}\n"
-        )
-    }
-
-    /// Reads exactly what [`OwnerRecord::to_text`] writes; the last line shows that nothing was cut off.
-    fn from_text(bytes: &[u8]) -> Result<Self, &'static str> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
-        if text.is_empty() {
-            return Err("it is empty");
-        }
-        let lines: Vec<&str> = text.strip_suffix('\n').ok_or("it is cut off")?.split('\n').collect();
-        let (kind, pid, start, boot, since, token) = match lines[..] {
-            [FIRST_LINE, kind, pid, start, boot, since, token, LAST_LINE] => {
-                let token = token.strip_prefix("token ").and_then(OwnerToken::parse);
-                (kind, pid, start, boot, since, Some(token.ok_or("its token is not one")?))
-            }
-            [FIRST_LINE_2, kind, pid, start, boot, since, LAST_LINE] => (kind, pid, start, boot, since, None),
-            [FIRST_LINE_1, pid, start, boot, since, LAST_LINE] => {
-                ("kind service", pid, start, boot, since, None)
-            }
-            _ => return Err("it is cut off or of another kind"),
-        };
-        let kind = [OwnerKind::Service, OwnerKind::Command, OwnerKind::Materializer]
-            .into_iter()
-            .find(|known| kind.strip_prefix("kind ") == Some(known.word()))
-            .filter(|kind| *kind != OwnerKind::Materializer || token.is_some())
-            .ok_or("it does not say which kind of owner")?;
-        Ok(Self {
-            kind,
-            process: ProcessIdentity {
-                pid: field(pid, "pid ").ok_or("its process number is not one")?,
-                start_ticks: field(start, "start ").ok_or("its start time is not one")?,
-                boot: field::<String>(boot, "boot ")
-                    .filter(|boot| !boot.is_empty())
-                    .ok_or("its boot is missing")?,
-            },
-            since_ms: field(since, "since ").ok_or("its time is not one")?,
-            token,
-        })
-    }
-}
-
-fn field<T: std::str::FromStr>(line: &str, key: &str) -> Option<T> {
-    line.strip_prefix(key)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -192,6 +192,16 @@ impl PinnedRoot {
         OwnerLock::acquire_pinned(fd, &through, name, OwnerKind::Materializer, since_ms)
     }
 
+    /// Looks whether this process could become the owner of the directory now, or is it. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// Returns what [`Self::own`] would.
+    pub fn could_own(&self, name: &str) -> Result<(), LockError> {
+        let through = PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
+        OwnerLock::could_acquire_pinned(&through, name, OwnerKind::Materializer)
+    }
+
     /// Reads a regular file whole.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thoughtstream_domain::id::{ConsumerId, DeliveryId, EventId, IdempotencyKey, RunId, SourceId};
 use thoughtstream_domain::payload::delivery::Reconciled;
+use thoughtstream_domain::payload::proposal::Disposition;
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::time::Timestamp;
 
@@ -60,6 +61,7 @@ impl Ask {
             | Self::Inbox
             | Self::InboxAll
             | Self::Proposals(_)
+            | Self::DryRun(_)
             | Self::Why { .. }
             | Self::Consumers { .. }
             | Self::Skipped { .. } => true,
@@ -105,6 +107,8 @@ pub enum Ask {
     InboxAll,
     /// Proposals of agents that pass a filter.
     Proposals(ProposalFilter),
+    /// A proposal as it would stand with a decision that nobody makes.
+    DryRun(Box<DryRun>),
     /// What blocks a thing, or what became of it.
     Why {
         /// An id or a name.
@@ -275,6 +279,19 @@ pub struct ProposalFilter {
     pub content: bool,
     /// At most this many, the newest ones.
     pub limit: u32,
+}
+
+/// Is a decision about a proposal that nobody makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DryRun {
+    /// The proposal.
+    pub proposal: EventId,
+    /// What is supposed to be decided.
+    pub disposition: Disposition,
+    /// Whether what it says is wanted, too.
+    #[serde(default)]
+    pub content: bool,
 }
 
 /// Is an event that a person appends by hand.

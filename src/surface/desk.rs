@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::operate::{self, Decision, Done, Operation};
 use crate::out::CLOSED;
 use crate::places::Places;
+use crate::query::proposals::Home;
 use crate::query::{self, Live, Look, Sink, Unwritable, events, tree};
 use crate::rehearsal;
 use crate::session::now;
@@ -129,12 +130,13 @@ impl ServiceDesk {
         let service = self.service.clone();
         let answered = tokio::task::spawn_blocking(move || {
             let (declared, catalog) = (service.declarations(), Catalog::of(&service.registry()));
-            let reader = service.reader();
+            let (reader, home) = (service.reader(), Home::of(service.context_root()));
             let look = Look {
                 reader: &reader,
                 live: live.as_ref(),
                 declared: Some(&declared),
                 catalog: &catalog,
+                home: &home,
                 now: now(),
             };
             look_at(&look)

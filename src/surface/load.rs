@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
+use thoughtstream_actors::materializer::ContextRoot;
 use thoughtstream_domain::declaration::{
     Catalog, ContextStrategy, DeclarationSet, PROMPT_BYTES_MAX, ProviderInfo, load_all,
 };
@@ -169,6 +170,15 @@ fn callers(config: &Config, set: &DeclarationSet) -> Vec<Problem> {
 
 fn keep<T>(problems: &mut Vec<Problem>, read: Result<T, Vec<Problem>>) -> Option<T> {
     read.map_err(|mut found| problems.append(&mut found)).ok()
+}
+
+/// Returns the folder of the memory document that a service would be started with, if there is one; nothing if the
+/// configuration cannot be read.
+pub(crate) fn context_root(places: &Places) -> Option<Option<ContextRoot>> {
+    let files = Files::open(&places.config).ok()?;
+    let Some(files) = files else { return Some(None) };
+    let config = read_config(places, &files).ok()?.ok()?;
+    Some(ContextRoot::among(&crate::serve::producers(&config, &places.data)))
 }
 
 /// Returns the folders that the configuration watches, as far as it can be read: a copy is possible all the same.

@@ -18,6 +18,7 @@ use crate::ask::{Operate, Target};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::proposals;
+use crate::query::proposals::Home;
 use crate::query::runs::find_execution;
 use crate::query::{Look, inbox, unknown};
 use crate::render::line;
@@ -198,7 +199,9 @@ fn settle_delivery(
 /// Hides a thing in the list of what waits, as the log alone has it.
 fn postpone(reader: &Reader, id: &str, until: Timestamp, operation: &Operation) -> Result<Decision, Failure> {
     let catalog = Catalog::of(&Registry::shipped());
-    let look = Look { reader, live: None, declared: None, catalog: &catalog, now: operation.now };
+    // What would come of a change is no part of what waits under which name.
+    let (home, now) = (Home::of(None), operation.now);
+    let look = Look { reader, live: None, declared: None, catalog: &catalog, home: &home, now };
     inbox::postpone(&inbox::everything(&look)?, id, until, operation)
 }
 
@@ -288,15 +291,16 @@ fn waits(execution: &Execution) -> Result<(), Failure> {
 /// [`Failure`] if it is refused or the log cannot be written.
 pub fn alone(
     store: &mut Store,
+    home: &Home,
     operate: &Operate,
     operation: &Operation,
     tell: &mut dyn FnMut(Done) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if let Operate::DecideProposal(request) = operate {
-        return tell(proposals::alone(store, request, operation)?);
+        return tell(proposals::alone(store, home, request, operation)?);
     }
     if let Operate::ProjectProposals { proposal } = operate {
-        return proposals::project_alone(store, *proposal, operation, tell);
+        return proposals::project_alone(store, home, *proposal, operation, tell);
     }
     tell(match decide(&store.reader, operate, operation)? {
         Decision::Already(done) => done,

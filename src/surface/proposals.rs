@@ -21,6 +21,7 @@ use thoughtstream_store::{Reader, RowError, Store};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::{Done, Operation};
+use crate::query::proposals::{Home, came_to, written_later};
 use crate::query::unknown;
 use crate::submit::commit_alone;
 
@@ -43,8 +44,8 @@ pub struct DecideRequest {
 /// Says what is to be done next about a proposal.
 #[derive(Debug)]
 pub enum Next {
-    /// The decision is to be committed.
-    Decide(Box<Commit>),
+    /// The decision is to be committed, and this is said of what will come of it.
+    Decide(Box<Commit>, Option<String>),
     /// The judgment that follows from it is to be committed.
     Project(Box<Commit>),
     /// Nothing is left; what stands is told.
@@ -55,17 +56,44 @@ pub enum Next {
 ///
 /// # Errors
 /// [`Failure`] if it is refused, or the log cannot be written.
-pub fn alone(store: &mut Store, request: &DecideRequest, operation: &Operation) -> Result<Done, Failure> {
-    let mut made = false;
+pub fn alone(
+    store: &mut Store,
+    home: &Home,
+    request: &DecideRequest,
+    operation: &Operation,
+) -> Result<Done, Failure> {
+    let mut made = Made::default();
     for _ in 0..ROUNDS_MAX {
-        let (commit, decides) = match next(&store.reader, request, operation)? {
-            Next::Done(done) => return Ok(Done { already: !made, ..*done }),
-            Next::Decide(commit) => (commit, true),
-            Next::Project(commit) => (commit, false),
+        let (commit, decides) = match next(&store.reader, home, request, operation)? {
+            Next::Done(done) => return Ok(made.told(*done)),
+            Next::Decide(commit, outlook) => (commit, Some(outlook)),
+            Next::Project(commit) => (commit, None),
         };
-        made |= settled(commit_alone(store, *commit, operation.now)?)? && decides;
+        let written = settled(commit_alone(store, *commit, operation.now)?)?;
+        made.note(written, decides);
     }
     Err(overtaken(&request.proposal))
+}
+
+/// Keeps whether the decision that stands was made here, and what was said of it before it was.
+#[derive(Debug, Default)]
+pub(crate) struct Made(Option<Option<String>>);
+
+impl Made {
+    /// Takes notice of a commit: whether it was written now, and what was said if it was the decision.
+    pub(crate) fn note(&mut self, written: bool, decides: Option<Option<String>>) {
+        if let Some(outlook) = decides.filter(|_| written) {
+            self.0 = Some(outlook);
+        }
+    }
+
+    /// Tells what was done. Who has decided is told what was to come of it: it may have come of it by now.
+    pub(crate) fn told(self, done: Done) -> Done {
+        match self.0 {
+            None => done,
+            Some(outlook) => Done { already: false, note: outlook.or(done.note), ..done },
+        }
+    }
 }
 
 /// Lets follow what was cut off, while no service runs: what is named, or everything. What is done is told as it is
@@ -75,25 +103,31 @@ pub fn alone(store: &mut Store, request: &DecideRequest, operation: &Operation) 
 /// [`Failure`] if what is named cannot be projected, or something of everything cannot, or the log cannot be written.
 pub fn project_alone(
     store: &mut Store,
+    home: &Home,
     proposal: Option<EventId>,
     operation: &Operation,
     tell: &mut dyn FnMut(Done) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut rest = Rest::of(proposal);
     for id in to_project(&store.reader, proposal)? {
-        if let Some(done) = rest.take(id, project_one_alone(store, &id, operation))? {
+        if let Some(done) = rest.take(id, project_one_alone(store, home, &id, operation))? {
             tell(done)?;
         }
     }
     rest.end()
 }
 
-fn project_one_alone(store: &mut Store, id: &EventId, operation: &Operation) -> Result<Done, Failure> {
+fn project_one_alone(
+    store: &mut Store,
+    home: &Home,
+    id: &EventId,
+    operation: &Operation,
+) -> Result<Done, Failure> {
     let mut made = false;
     for _ in 0..ROUNDS_MAX {
-        match next_after(&store.reader, id)? {
+        match next_after(&store.reader, home, id)? {
             Next::Done(done) => return Ok(Done { already: !made, ..*done }),
-            Next::Decide(commit) | Next::Project(commit) => {
+            Next::Decide(commit, _) | Next::Project(commit) => {
                 made |= settled(commit_alone(store, *commit, operation.now)?)?;
             }
         }
@@ -192,35 +226,42 @@ pub fn overtaken(proposal: &EventId) -> Failure {
 ///
 /// # Errors
 /// [`Failure`] if the lineage of the proposal does not hold, another decision stands, or nobody decides about it.
-pub fn next(reader: &Reader, request: &DecideRequest, operation: &Operation) -> Result<Next, Failure> {
+pub fn next(
+    reader: &Reader,
+    home: &Home,
+    request: &DecideRequest,
+    operation: &Operation,
+) -> Result<Next, Failure> {
     let proven = proven(reader, &request.proposal)?;
     let Some(event) = reader.decision_of(&request.proposal)? else {
         let (disposition, submission) = (request.disposition.clone(), request.submission.clone());
         let decided = decision::decide(&proven, disposition, submission, &operation.operator);
-        return match decided {
-            Ok(commit) => Ok(Next::Decide(Box::new(commit))),
-            Err(error) => Err(Failure::of(Exit::Refused, error.code(), &error)),
+        let commit = decided.map_err(|error| Failure::of(Exit::Refused, error.code(), &error))?;
+        let outlook = match &proven {
+            AnyProven::Memory(proven) => written_later(reader, home, proven.payload(), &request.disposition)?,
+            AnyProven::Correction(_) | AnyProven::Focus(_) => None,
         };
+        return Ok(Next::Decide(Box::new(commit), outlook));
     };
     let standing = standing(&proven, &event)?;
     if !decision::says_the_same(&standing, &request.disposition) {
         return Err(conflict(&event, &standing));
     }
-    follow(reader, proven, event)
+    follow(reader, home, proven, event)
 }
 
 /// Looks at what is left to be done after the decision about a proposal.
 ///
 /// # Errors
 /// [`Failure`] if nobody has decided, or the lineage of the proposal or its decision does not hold.
-pub fn next_after(reader: &Reader, proposal: &EventId) -> Result<Next, Failure> {
+pub fn next_after(reader: &Reader, home: &Home, proposal: &EventId) -> Result<Next, Failure> {
     let proven = proven(reader, proposal)?;
     let Some(event) = reader.decision_of(proposal)? else {
         let what = format!("nobody has decided about {proposal}");
         return Err(Failure::new(Exit::Refused, "proposal.undecided", what)
             .with_hint(format!("`thought inbox show {proposal}` shows it with the commands that decide")));
     };
-    follow(reader, proven, event)
+    follow(reader, home, proven, event)
 }
 
 /// Returns the decided corrections whose judgment is missing: a decision was made, and what follows was cut off.
@@ -241,7 +282,7 @@ fn unprojected(reader: &Reader) -> Result<Vec<EventId>, Failure> {
     Ok(found)
 }
 
-fn follow(reader: &Reader, proven: AnyProven, event: Event) -> Result<Next, Failure> {
+fn follow(reader: &Reader, home: &Home, proven: AnyProven, event: Event) -> Result<Next, Failure> {
     match proven {
         AnyProven::Correction(proven) => {
             let decided = Decided::of(*proven, event).map_err(|fault| decision_failure(&fault))?;
@@ -249,7 +290,7 @@ fn follow(reader: &Reader, proven: AnyProven, event: Event) -> Result<Next, Fail
         }
         AnyProven::Memory(proven) => {
             let decided = Decided::of(*proven, event).map_err(|fault| decision_failure(&fault))?;
-            let note = decided.text().map(|_| "the file changes only when this is materialized".to_owned());
+            let note = came_to(reader, home, &decided)?;
             Ok(Next::Done(Box::new(done(decided.decision(), decided.event(), note))))
         }
         AnyProven::Focus(proven) => {

@@ -77,6 +77,8 @@ pub struct Look<'a> {
     pub declared: Option<&'a DeclarationSet>,
     /// The types and transforms that a registered declaration is read against.
     pub catalog: &'a Catalog,
+    /// Where the memory document lies.
+    pub home: &'a proposals::Home,
     /// The time.
     pub now: Timestamp,
 }
@@ -104,6 +106,7 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
         Ask::Inbox => inbox::inbox(look)?.iter().try_for_each(|item| put(sink, item)),
         Ask::InboxAll => inbox::everything(look)?.iter().try_for_each(|item| put(sink, item)),
         Ask::Proposals(filter) => proposals::list(look, filter, sink),
+        Ask::DryRun(asked) => put(sink, &proposals::dry_run(look, asked)?),
         Ask::Why { id } => put(sink, &why::why(look, id)?),
         Ask::Events(filter) | Ask::Tail(filter) => {
             names::check_events(look, filter)?;

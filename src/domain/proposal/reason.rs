@@ -29,7 +29,7 @@ closed_codes! {
         /// The file is a link or lies behind one.
         FileLinked = "file-linked", "the file is a link or lies behind one";
         /// The file is no regular file.
-        FileUnfit = "file-unfit", "the file is no regular file";
+        FileUnfit = "file-unfit", "the file is no regular file, or may not be read";
         /// There is no frontmatter.
         FrontmatterMissing = "frontmatter-missing", "the document has no frontmatter";
         /// The frontmatter cannot be read.

@@ -184,6 +184,25 @@ fn a_file_is_closed_to_others() {
     assert!(matches!(root.close_to_others("."), Err(FileError::Link)));
 }
 
+/// Becomes the owner of a root, after a look that writes nothing has said whether that is possible and why not.
+fn own(root: &PinnedRoot) -> Result<OwnerLock, LockError> {
+    let lies = || {
+        let entries = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap());
+        let mut all: Vec<_> = entries
+            .map(|entry| (entry.file_name(), fs::symlink_metadata(entry.path()).unwrap().modified().unwrap()))
+            .collect();
+        all.sort();
+        all
+    };
+    let before = lies();
+    let could = root.could_own(LOCK);
+    assert_eq!(lies(), before);
+    let owned = root.own(LOCK, 8);
+    let word = |error: &LockError| format!("{error:?}").split([' ', '{', '(']).next().map(str::to_owned);
+    assert_eq!(could.err().as_ref().map(word), owned.as_ref().err().map(word));
+    owned
+}
+
 #[test]
 fn a_root_has_one_owner_who_notices_that_it_is_robbed() {
     let (place, root) = Place::with("old");
@@ -193,6 +212,8 @@ fn a_root_has_one_owner_who_notices_that_it_is_robbed() {
     for name in [format!("{LOCK}.lock"), format!("{LOCK}.owner")] {
         assert_eq!(fs::metadata(place.path.join(name)).unwrap().mode() & 0o7777, 0o600);
     }
+    // Whoever owns it already could own it.
+    root.could_own(LOCK).unwrap();
     let refused = PinnedRoot::open(&place.path).unwrap().own(LOCK, 8).unwrap_err();
     let LockError::Held { owner, .. } = refused else { panic!("{refused:?}") };
     assert_eq!(&owner, lock.owner());
@@ -235,18 +256,18 @@ fn the_evidence_of_an_owner_is_believed_only_if_it_is_exactly_right() {
         let _lock = root.own(LOCK, 7).unwrap();
         fs::read_to_string(place.record()).unwrap()
     };
-    let own = |record: &str| {
+    let left = |record: &str| {
         fs::write(place.record(), record).unwrap();
         fs::set_permissions(place.record(), fs::Permissions::from_mode(0o600)).unwrap();
-        root.own(LOCK, 8)
+        own(&root)
     };
     let here = ProcessIdentity::current().unwrap();
     // From another boot, and of a number that somebody else has now: nobody owns it.
-    let earlier = own(&text.replace(&here.boot, "00000000-0000-0000-0000-000000000000")).unwrap();
+    let earlier = left(&text.replace(&here.boot, "00000000-0000-0000-0000-000000000000")).unwrap();
     assert_eq!(earlier.reclaimed().unwrap().presence, Presence::EarlierBoot);
     drop(earlier);
     let start = format!("start {}\n", here.start_ticks);
-    let recycled = own(&text.replace(&start, "start 1\n")).unwrap();
+    let recycled = left(&text.replace(&start, "start 1\n")).unwrap();
     assert_eq!(recycled.reclaimed().unwrap().presence, Presence::Recycled);
     drop(recycled);
     // Of a process that lives, empty, cut, of a service, of nobody that we know.
@@ -256,7 +277,7 @@ fn the_evidence_of_an_owner_is_believed_only_if_it_is_exactly_right() {
     let lives = text
         .replace(&format!("pid {}\n", here.pid), &format!("pid {}\n", living.id()))
         .replace(&start, &format!("start {ticks}\n"));
-    assert!(matches!(own(&lives), Err(LockError::OwnerLives { .. })));
+    assert!(matches!(left(&lives), Err(LockError::OwnerLives { .. })));
     living.kill().unwrap();
     living.wait().unwrap();
     for wrong in [
@@ -266,7 +287,7 @@ fn the_evidence_of_an_owner_is_believed_only_if_it_is_exactly_right() {
         "hello\n",
         &text.replace("kind materializer", "kind service"),
     ] {
-        assert!(matches!(own(wrong), Err(LockError::Damaged { .. })), "{wrong:?}");
+        assert!(matches!(left(wrong), Err(LockError::Damaged { .. })), "{wrong:?}");
         assert_eq!(fs::read_to_string(place.record()).unwrap(), wrong, "evidence is left as it is");
     }
 }
@@ -277,18 +298,18 @@ fn what_others_may_write_or_own_is_no_evidence() {
     drop(root.own(LOCK, 7).unwrap());
     let lock = place.path.join(format!("{LOCK}.lock"));
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o666)).unwrap();
-    assert!(matches!(root.own(LOCK, 8), Err(LockError::Foreign { .. })));
+    assert!(matches!(own(&root), Err(LockError::Foreign { .. })));
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
     if geteuid().is_root() {
         chown(&lock, Some(65_534), None).unwrap();
-        assert!(matches!(root.own(LOCK, 8), Err(LockError::Foreign { .. })));
+        assert!(matches!(own(&root), Err(LockError::Foreign { .. })));
     }
     fs::remove_file(&lock).unwrap();
     symlink("memory.md", &lock).unwrap();
-    assert!(root.own(LOCK, 8).is_err());
+    assert!(own(&root).is_err());
     fs::remove_file(&lock).unwrap();
     symlink("memory.md", place.record()).unwrap();
-    assert!(root.own(LOCK, 8).is_err());
+    assert!(own(&root).is_err());
     assert_eq!(fs::read_to_string(place.file()).unwrap(), "old");
 }
 

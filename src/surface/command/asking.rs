@@ -14,6 +14,7 @@ use crate::client::{self, Reached};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
+use crate::query::proposals::Home;
 use crate::query::{self, Look, Sink};
 use crate::schemas;
 use crate::session::Session;
@@ -29,8 +30,9 @@ pub(crate) fn ask(session: &Session, ask: Ask, sink: &mut dyn Sink) -> Result<Ex
         Reached::Alone(_visit) => {
             let reader = open_to_read(session)?;
             let catalog = catalog(session);
-            let now = session.now();
-            let look = Look { reader: &reader, live: None, declared: None, catalog: &catalog, now };
+            let (home, now) = (Home::configured(&session.places), session.now());
+            let look =
+                Look { reader: &reader, live: None, declared: None, catalog: &catalog, home: &home, now };
             query::answer(&ask, &look, sink)
         }
     }

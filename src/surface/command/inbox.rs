@@ -44,11 +44,11 @@ pub enum InboxCommand {
     /// Show a proposal: what it says, what it would change, and what it cites
     Show(ShowArgs),
     /// Accept a proposal: what is proposed is used
-    Accept(IdArgs),
+    Accept(DecideArgs),
     /// Edit a proposal: the text of a file is used in place of what is proposed
     Edit(EditArgs),
     /// Reject a proposal: nothing is used
-    Reject(IdArgs),
+    Reject(DecideArgs),
     /// Not now: hide a thing in this list until a time; nothing is decided
     Later(LaterArgs),
 }
@@ -66,18 +66,25 @@ pub struct ShowArgs {
     pub content: bool,
 }
 
-/// Names a proposal.
+/// Names a proposal, and whether it is decided.
 #[derive(Debug, Args)]
-pub struct IdArgs {
+pub struct DecideArgs {
     /// The proposal
     pub id: EventId,
+    /// Only show what would come of it: everything is checked, and nothing is decided
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Show what it says also where no person looks; a terminal always shows it
+    #[arg(long, requires = "dry_run")]
+    pub content: bool,
 }
 
 /// Names a proposal and a text.
 #[derive(Debug, Args)]
 pub struct EditArgs {
-    /// The proposal
-    pub id: EventId,
+    /// The proposal, and whether it is decided.
+    #[command(flatten)]
+    pub decides: DecideArgs,
     /// The file with the text
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
@@ -113,15 +120,17 @@ fn length(text: &str) -> Result<u64, String> {
 /// # Errors
 /// [`Failure`] as each says.
 pub fn run(args: InboxArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let decide = |id, decision, file, out: &mut Out| {
-        proposal::decide(DecisionArgs { proposal: id, decision, file, submission: None }, session, out)
+    let decide = |decides, decision, file, out: &mut Out| {
+        let DecideArgs { id, dry_run, content } = decides;
+        let args = DecisionArgs { proposal: id, decision, file, dry_run, content, submission: None };
+        proposal::decide(args, session, out)
     };
     match args.command {
         None => list(args.all, session, out),
         Some(InboxCommand::Show(args)) => show(&args, session, out),
-        Some(InboxCommand::Accept(IdArgs { id })) => decide(id, What::Accept, None, out),
-        Some(InboxCommand::Edit(EditArgs { id, file })) => decide(id, What::Edit, Some(file), out),
-        Some(InboxCommand::Reject(IdArgs { id })) => decide(id, What::Reject, None, out),
+        Some(InboxCommand::Accept(decides)) => decide(decides, What::Accept, None, out),
+        Some(InboxCommand::Edit(EditArgs { decides, file })) => decide(decides, What::Edit, Some(file), out),
+        Some(InboxCommand::Reject(decides)) => decide(decides, What::Reject, None, out),
         Some(InboxCommand::Later(args)) => later(args, session, out),
     }
 }

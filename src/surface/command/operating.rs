@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::{self, Operation};
 use crate::out::Out;
-use crate::query;
+use crate::query::{self, proposals::Home};
 use crate::session::Session;
 use crate::socket::Door;
 use crate::submit::set_types;
@@ -34,7 +34,10 @@ pub(crate) fn operate(session: &Session, operate: Operate, out: &mut Out) -> Res
                 now: session.now(),
                 key: crate::chance::key("decision")?,
             };
-            operate::alone(&mut store, &operate, &operation, &mut |done| query::put(&mut show, &done))?;
+            let home = Home::configured(&session.places);
+            operate::alone(&mut store, &home, &operate, &operation, &mut |done| {
+                query::put(&mut show, &done)
+            })?;
             Ok(Exit::Done)
         }
     }

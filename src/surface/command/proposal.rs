@@ -8,15 +8,17 @@ use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::payload::proposal::Disposition;
 use thoughtstream_domain::proposal::text::ProposedText;
 
-use super::{asking, operating};
-use crate::ask::{Ask, Operate, ProposalFilter};
+use super::asking::{self, Gather, read};
+use super::operating;
+use crate::ask::{Ask, DryRun, Operate, ProposalFilter};
 use crate::chance;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
 use crate::proposals::{DecideRequest, edited};
-use crate::query::proposals::{Proposal, State};
+use crate::query::proposals::{Proposal, State, Verdict};
 use crate::render;
+use crate::render::foreign::Room;
 use crate::session::Session;
 
 /// The largest file that is read as the text of an edit: every character of the longest text has at most 3 bytes of
@@ -70,6 +72,12 @@ pub struct DecisionArgs {
     /// The file with the text of an edit
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Only show what would come of it: everything is checked, and nothing is decided
+    #[arg(long, conflicts_with = "submission")]
+    pub dry_run: bool,
+    /// Show what it says also where no person looks; a terminal always shows it
+    #[arg(long, requires = "dry_run")]
+    pub content: bool,
     /// What you call this submission; recorded, and it makes no decision another one
     #[arg(long, value_name = "ID", value_parser = Reference::parse)]
     pub submission: Option<Reference>,
@@ -100,11 +108,11 @@ pub fn list(args: ListArgs, session: &Session, out: &mut Out) -> Result<Exit, Fa
 /// # Errors
 /// [`Failure`] if it is refused, or another decision stands.
 pub fn decide(args: DecisionArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let DecisionArgs { proposal, decision, file, submission } = args;
+    let DecisionArgs { proposal, decision, file, dry_run, content, submission } = args;
     let disposition = match (decision, file) {
         (What::Accept, None) => Disposition::Accept,
         (What::Reject, None) => Disposition::Reject,
-        (What::Edit, Some(file)) => Disposition::Edit { replacement: read(&file)? },
+        (What::Edit, Some(file)) => Disposition::Edit { replacement: text_of(&file)? },
         (What::Edit, None) => {
             return Err(Failure::new(Exit::Usage, "proposal.file", "an edit is the text of a file")
                 .with_hint("say which one: --file FILE"));
@@ -113,12 +121,35 @@ pub fn decide(args: DecisionArgs, session: &Session, out: &mut Out) -> Result<Ex
             return Err(Failure::new(Exit::Usage, "proposal.file", "only an edit takes a file"));
         }
     };
+    if dry_run {
+        return foresee(DryRun { proposal, disposition, content }, session, out);
+    }
     let submission = match submission {
         Some(submission) => submission,
         None => unnamed()?,
     };
     let request = DecideRequest { proposal, disposition, submission };
     operating::operate(session, Operate::DecideProposal(Box::new(request)), out)
+}
+
+/// Shows what would come of a decision.
+fn foresee(asked: DryRun, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
+    let content = asked.content || (out.is_terminal() && !session.json);
+    let word = asked.disposition.as_str();
+    let mut gather = Gather::default();
+    let exit = asking::ask(session, Ask::DryRun(Box::new(DryRun { content, ..asked })), &mut gather)?;
+    let mut fails = false;
+    for value in gather.0 {
+        let proposal: Proposal = read(value.clone())?;
+        fails |= proposal.outlook.as_ref().is_some_and(|outlook| outlook.verdict == Verdict::Fails);
+        if session.json {
+            out.json(&value)?;
+        } else {
+            out.line(&format!("{word}: a dry run, and nothing was decided"))?;
+            out.text(&render::proposals::one(&proposal, Room::Glance, session.now()))?;
+        }
+    }
+    Ok(if fails { Exit::Refused } else { exit })
 }
 
 /// Lets follow what was cut off after a decision.
@@ -136,7 +167,7 @@ fn unnamed() -> Result<Reference, Failure> {
 }
 
 /// Reads the text of an edit: it comes from a file and is on no command line.
-fn read(path: &Path) -> Result<ProposedText, Failure> {
+fn text_of(path: &Path) -> Result<ProposedText, Failure> {
     let bytes = thoughtstream_effects::atomic::read(path, EDIT_BYTES_MAX).map_err(|error| {
         let what = format!("cannot read `{}`", path.display());
         Failure::new(Exit::CouldNotLook, "proposal.file", what).because(&error)

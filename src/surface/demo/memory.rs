@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::operate::{Operation, ourselves};
 use crate::out::Out;
 use crate::proposals::{DecideRequest, Next, ROUNDS_MAX, next, overtaken, settled};
-use crate::query::proposals::{Proposal, State, one};
+use crate::query::proposals::{Eye, Home, Proposal, State, one};
 use crate::render;
 use crate::render::foreign::{Room, framed};
 use crate::session::now;
@@ -66,10 +66,14 @@ pub(super) async fn tell(
     })
     .await?;
     peers.say(chat, from, ASKED);
-    let proposal = until(service, "nothing was proposed", |reader| {
+    let root = service.handle().context_root();
+    let found = root.clone();
+    let proposal = until(service, "nothing was proposed", move |reader| {
+        let home = Home::of(found.clone());
         let proposed = reader.proposals()?;
         let Some(event) = proposed.first() else { return Ok(None) };
-        Ok(one(reader, None, event, true)?.filter(|proposal| proposal.kind == Kind::MemoryChange))
+        Ok(one(reader, event, Eye::alone(&home, true))?
+            .filter(|proposal| proposal.kind == Kind::MemoryChange))
     })
     .await?;
     out.line(&format!(
@@ -81,9 +85,10 @@ pub(super) async fn tell(
     decide(service, proposal.id, disposition).await?;
     let id = proposal.id;
     let decided = until(service, "the decision came to no end", move |reader| {
+        let home = Home::of(root.clone());
         let Some(event) = reader.event(&id)? else { return Ok(None) };
         let ends = |state| matches!(state, State::Rejected | State::Materialized | State::Failed);
-        Ok(one(reader, None, &event, false)?.filter(|proposal| ends(proposal.state)))
+        Ok(one(reader, &event, Eye::alone(&home, false))?.filter(|proposal| ends(proposal.state)))
     })
     .await?;
     said(&decided, out)?;
@@ -122,12 +127,15 @@ async fn decide(service: &Service, proposal: EventId, disposition: Disposition) 
     let operation = Operation { operator: ourselves(), now: now(), key: chance::key("decision")? };
     let handle = service.handle();
     for _ in 0..ROUNDS_MAX {
-        let (reader, asked, by) = (handle.reader(), request.clone(), operation.clone());
-        let next = tokio::task::spawn_blocking(move || next(&reader, &asked, &by)).await;
+        let (service, asked, by) = (handle.clone(), request.clone(), operation.clone());
+        let next = tokio::task::spawn_blocking(move || {
+            next(&service.reader(), &Home::of(service.context_root()), &asked, &by)
+        });
+        let next = next.await;
         let commit =
             match next.map_err(|_| Failure::new(Exit::Bug, "demo.decide", "the decision failed"))?? {
                 Next::Done(_) => return Ok(()),
-                Next::Decide(commit) | Next::Project(commit) => commit,
+                Next::Decide(commit, _) | Next::Project(commit) => commit,
             };
         let verdict = handle.decide(*commit).await;
         settled(verdict.map_err(|error| Failure::of(Exit::CouldNotLook, "log.write", &error))?)?;

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::out::Out;
 use crate::progress::Bar;
 use crate::query::consumers::{self, Consumer, State};
+use crate::query::proposals::Home;
 use crate::query::{Live, Look, inbox, tree, verify};
 use crate::render::{self, Rows, count};
 use crate::session::now;
@@ -124,8 +125,8 @@ pub(super) async fn tell_check(service: &Service, live: &Live, out: &mut Out) ->
     let bar = Bar::new("verifying", "events");
     let checked = tokio::task::spawn_blocking(move || {
         let (declared, catalog) = (handle.declarations(), Catalog::of(&handle.registry()));
-        let reader = handle.reader();
-        let look = look(&reader, &live, &declared, &catalog);
+        let (reader, home) = (handle.reader(), Home::of(handle.context_root()));
+        let look = look(&reader, &live, &declared, &catalog, &home);
         let mut sink = Watched(&bar);
         let report = verify::verify(&look, None, &mut sink);
         bar.done();
@@ -160,8 +161,9 @@ fn look<'a>(
     live: &'a Live,
     declared: &'a DeclarationSet,
     catalog: &'a Catalog,
+    home: &'a Home,
 ) -> Look<'a> {
-    Look { reader, live: Some(live), declared: Some(declared), catalog, now: now() }
+    Look { reader, live: Some(live), declared: Some(declared), catalog, home, now: now() }
 }
 
 pub(super) async fn live(service: &Service) -> Result<Live, Failure> {
@@ -177,8 +179,8 @@ async fn settled(service: &Service) -> Result<Vec<Consumer>, Failure> {
         let (handle, shown) = (service.handle().clone(), live.clone());
         let looked = tokio::task::spawn_blocking(move || {
             let (declared, catalog) = (handle.declarations(), Catalog::of(&handle.registry()));
-            let reader = handle.reader();
-            let look = look(&reader, &shown, &declared, &catalog);
+            let (reader, home) = (handle.reader(), Home::of(handle.context_root()));
+            let look = look(&reader, &shown, &declared, &catalog, &home);
             let waiting = inbox::inbox(&look)?;
             Ok::<_, Failure>((consumers::list(&look, &[])?, waiting, reader.last_position()?))
         });

@@ -12,7 +12,8 @@ use crate::chance;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::{Done, Operation};
-use crate::proposals::{self, DecideRequest, Next, ROUNDS_MAX, Rest, overtaken, settled, to_project};
+use crate::proposals::{self, DecideRequest, Made, Next, ROUNDS_MAX, Rest, overtaken, settled, to_project};
+use crate::query::proposals::Home;
 use crate::session::now;
 use crate::socket::{Peer, Reply};
 
@@ -36,14 +37,19 @@ pub(super) async fn decide(desk: &ServiceDesk, request: DecideRequest, peer: &Pe
     let proposal = request.proposal;
     let shared = Arc::new((request, operation));
     let look = |desk: &ServiceDesk| {
-        let (reader, shared) = (desk.service.reader(), Arc::clone(&shared));
-        tokio::task::spawn_blocking(move || proposals::next(&reader, &shared.0, &shared.1))
+        let (service, shared) = (desk.service.clone(), Arc::clone(&shared));
+        tokio::task::spawn_blocking(move || {
+            let home = Home::of(service.context_root());
+            proposals::next(&service.reader(), &home, &shared.0, &shared.1)
+        })
     };
-    let mut made = false;
+    let mut made = Made::default();
     for _ in 0..ROUNDS_MAX {
         match look(desk).await.map_err(|_| bug("a decision could not be worked out"))?? {
-            Next::Done(done) => return Ok(Done { already: !made, ..*done }),
-            Next::Decide(commit) => made |= commit_at(desk, *commit, DECISION).await?,
+            Next::Done(done) => return Ok(made.told(*done)),
+            Next::Decide(commit, outlook) => {
+                made.note(commit_at(desk, *commit, DECISION).await?, Some(outlook));
+            }
             // Who makes up for what another left undone has not decided.
             Next::Project(commit) => drop(commit_at(desk, *commit, PROJECTION).await?),
         }
@@ -71,11 +77,15 @@ pub(super) async fn project(
 async fn project_one(desk: &ServiceDesk, id: EventId) -> Result<Done, Failure> {
     let mut made = false;
     for _ in 0..ROUNDS_MAX {
-        let reader = desk.service.reader();
-        let next = tokio::task::spawn_blocking(move || proposals::next_after(&reader, &id)).await;
+        let service = desk.service.clone();
+        let next = tokio::task::spawn_blocking(move || {
+            let home = Home::of(service.context_root());
+            proposals::next_after(&service.reader(), &home, &id)
+        });
+        let next = next.await;
         match next.map_err(|_| bug("what follows could not be worked out"))?? {
             Next::Done(done) => return Ok(Done { already: !made, ..*done }),
-            Next::Decide(commit) | Next::Project(commit) => {
+            Next::Decide(commit, _) | Next::Project(commit) => {
                 made |= commit_at(desk, *commit, PROJECTION).await?;
             }
         }

@@ -4,25 +4,32 @@
 //! shown as broken, with the link, and nothing of what it says. What is decided and done is told from its receipts.
 
 mod content;
+mod outlook;
 mod standing;
 
 use serde::{Deserialize, Serialize};
-use thoughtstream_domain::event::Event;
+use thoughtstream_domain::event::{Event, Reference};
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::{ConsumerKey, EventId, RunId};
+use thoughtstream_domain::id::{ConsumerKey, EventId, IdempotencyKey, RunId};
 use thoughtstream_domain::payload::proposal::{
-    CorrectionProposed, FocusProposed, MemoryChangeProposed, ProposalDecision, Proposed, Proposer,
+    CorrectionProposed, Disposition, FocusProposed, MemoryChangeProposed, ProposalDecision, Proposed,
+    Proposer,
 };
 use thoughtstream_domain::proposal::Kind;
+use thoughtstream_domain::proposal::decision::Decided;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
 pub use content::{DiffHunk, DiffLine, EvidenceText, ProposalContent, Shown};
+pub use outlook::{Home, Outlook, Verdict};
 
 use super::inbox::{Kind as Waits, Waiting};
-use super::{Live, Look, Sink, put, unknown};
-use crate::ask::ProposalFilter;
+use super::{Look, Sink, put, unknown};
+use crate::ask::{DryRun, ProposalFilter};
+use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::operate::{Operation, ourselves};
+use crate::proposals::{DecideRequest, next};
 
 /// Says where a proposal stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -164,6 +171,9 @@ pub struct Proposal {
     /// The link that does not hold, or why it was not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// What would come of it if it were written now: of a memory change that is not refused and not begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlook: Option<Outlook>,
     /// The commands that show and move it, one each; the first one moves nothing that cannot be taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<String>,
@@ -193,6 +203,7 @@ impl Proposal {
             decision: None,
             outcome: None,
             code: None,
+            outlook: None,
             ways: Vec::new(),
             hint: None,
             content: None,
@@ -253,7 +264,7 @@ pub fn list(look: &Look<'_>, filter: &ProposalFilter, sink: &mut dyn Sink) -> Re
     let mut found = Vec::new();
     // The newest are looked at first, so that a short list of a long log costs the list.
     for event in events.iter().rev() {
-        let Some(proposal) = one(reader, look.live, event, filter.content)? else { continue };
+        let Some(proposal) = one(reader, event, eye(look, filter.content))? else { continue };
         if wanted(&proposal) {
             found.push(proposal);
         }
@@ -270,19 +281,78 @@ fn find(reader: &Reader, id: &EventId) -> Result<Event, Failure> {
 }
 
 use standing::Writer;
-pub(crate) use standing::{show, why};
+pub(crate) use standing::{Eye, show, why};
+
+/// Looks at proposals with what a running service knows.
+pub(crate) fn eye<'a>(look: &Look<'a>, content: bool) -> Eye<'a> {
+    Eye { content, writer: Writer::of(look.live), home: look.home, supposed: None }
+}
+
+impl<'a> Eye<'a> {
+    /// Looks at proposals with what the log knows and the folder shows.
+    pub(crate) const fn alone(home: &'a Home, content: bool) -> Self {
+        Self { content, writer: Writer::Down, home, supposed: None }
+    }
+}
 
 /// Returns a proposal with where it stands, as far as the log and a running service know.
-pub(crate) fn one(
-    reader: &Reader,
-    live: Option<&Live>,
-    event: &Event,
-    content: bool,
-) -> Result<Option<Proposal>, Failure> {
+pub(crate) fn one(reader: &Reader, event: &Event, eye: Eye<'_>) -> Result<Option<Proposal>, Failure> {
     let Some(kind) = Proposed::kind_of(&event.kind) else { return Ok(None) };
     let mut proposal = Proposal::of(event, kind);
-    standing::look(reader, event, &mut proposal, content, Writer::of(live))?;
+    standing::look(reader, event, &mut proposal, eye)?;
     Ok(Some(proposal))
+}
+
+/// Shows a proposal as it would stand with a decision that nobody makes: it is checked as the decision would be, and
+/// nothing is written.
+///
+/// # Errors
+/// [`Failure`] as the decision would be refused.
+pub fn dry_run(look: &Look<'_>, asked: &DryRun) -> Result<Proposal, Failure> {
+    let DryRun { proposal, disposition, content } = asked;
+    let submission =
+        Reference::parse("dry-run").map_err(|error| Failure::of(Exit::Bug, "dry-run", &error))?;
+    let key = IdempotencyKey::parse("dry-run").map_err(|error| Failure::of(Exit::Bug, "dry-run", &error))?;
+    let request = DecideRequest { proposal: *proposal, disposition: disposition.clone(), submission };
+    let operation = Operation { operator: ourselves(), now: look.now, key };
+    // What it would commit is looked at by nobody.
+    drop(next(look.reader, look.home, &request, &operation)?);
+    let event = find(look.reader, proposal)?;
+    let eye = Eye { supposed: Some(disposition), ..eye(look, *content) };
+    one(look.reader, &event, eye)?.ok_or_else(|| unknown("proposal", proposal))
+}
+
+/// Says what will come of a memory change that is being decided so, as things are; nothing of one that is refused.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub(crate) fn written_later(
+    reader: &Reader,
+    home: &Home,
+    proposed: &MemoryChangeProposed,
+    disposition: &Disposition,
+) -> Result<Option<String>, Failure> {
+    let Some(wanted) = outlook::wanted(proposed, Some(disposition)) else { return Ok(None) };
+    Ok(Some(home.outlook(reader, &wanted)?.told()))
+}
+
+/// Says what has come of a decided memory change, or what will come of it as things are.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub(crate) fn came_to(
+    reader: &Reader,
+    home: &Home,
+    decided: &Decided<MemoryChangeProposed>,
+) -> Result<Option<String>, Failure> {
+    let Some(event) = reader.event(&decided.proven().id())? else { return Ok(None) };
+    let Some(proposal) = one(reader, &event, Eye::alone(home, false))? else { return Ok(None) };
+    Ok(match (proposal.state, proposal.outcome, proposal.code) {
+        (State::Materialized, Some(receipt), _) => Some(format!("it is written: {receipt}")),
+        (State::Failed, _, Some(code)) => Some(format!("it was not written: {}", outlook::failed(&code))),
+        (State::Materializing, ..) => Some("it is being written".to_owned()),
+        _ => proposal.outlook.map(|outlook| outlook.told()),
+    })
 }
 
 /// Adds the proposals that a person can do something about.
@@ -291,17 +361,20 @@ pub(crate) fn one(
 /// [`Failure`] if the log cannot be read.
 pub fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     for event in look.reader.proposals()? {
-        let Some(proposal) = one(look.reader, look.live, &event, false)? else { continue };
+        let Some(proposal) = one(look.reader, &event, eye(look, false))? else { continue };
         if !proposal.state.waits() {
             continue;
         }
-        let why = match (&proposal.code, &proposal.agent) {
+        let mut why = match (&proposal.code, &proposal.agent) {
             (Some(code), _) => format!("{} of a {}: {code}", proposal.state.as_str(), proposal.kind),
             (None, Some(agent)) => {
                 format!("{}: {agent} proposed a {}", proposal.state.as_str(), proposal.kind)
             }
             (None, None) => proposal.state.as_str().to_owned(),
         };
+        if let Some(outlook) = proposal.outlook.as_ref().filter(|outlook| outlook.verdict == Verdict::Fails) {
+            why.push_str(&format!("; accepted, it {}", outlook.would()));
+        }
         found.push(Waiting {
             kind: Waits::Proposal,
             id: proposal.id.to_string(),

@@ -214,6 +214,9 @@ fn of_proposal(proposal: Proposal) -> Why {
     if let Some(outcome) = proposal.outcome {
         fact.push_str(&format!("; it came to {outcome}"));
     }
+    if let Some(outlook) = &proposal.outlook {
+        fact.push_str(&format!("; now {}", outlook.says()));
+    }
     if let Some(hint) = proposal.hint {
         fact.push_str(&format!("; {hint}"));
     }
@@ -227,7 +230,7 @@ fn of_proposal(proposal: Proposal) -> Why {
 }
 
 fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
-    if let Some(proposal) = proposals::one(look.reader, look.live, event, false)? {
+    if let Some(proposal) = proposals::one(look.reader, event, proposals::eye(look, false))? {
         return Ok(of_proposal(proposal));
     }
     let fact = format!("it is recorded as number {} of {}", event.sequence, event.source);

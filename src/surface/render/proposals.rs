@@ -64,6 +64,9 @@ pub fn one(proposal: &Proposal, room: Room, now: Timestamp) -> String {
     if let Some(code) = &proposal.code {
         push(&mut text, "because", code);
     }
+    if let Some(outlook) = &proposal.outlook {
+        push(&mut text, "now", &outlook.says());
+    }
     match &proposal.content {
         Some(content) => said(&mut text, proposal, content, room, now),
         None => {

@@ -260,6 +260,14 @@ fn proposal(text: &str) -> Proposal {
         decision: None,
         outcome: None,
         code: None,
+        outlook: Some(proposals_query::Outlook {
+            verdict: proposals_query::Verdict::Fails,
+            code: Some(owned()),
+            base_sha256: thoughtstream_domain::hash::Sha256Hash::of(b"old"),
+            found_sha256: Some(thoughtstream_domain::hash::Sha256Hash::of(b"other")),
+            result_sha256: None,
+            result_bytes: None,
+        }),
         ways: ["accept ID", "reject ID", "edit ID --file FILE"]
             .map(|way| format!("thought inbox {way}"))
             .to_vec(),

@@ -44,6 +44,7 @@ struct Desk {
     store: Store,
     set: DeclarationSet,
     catalog: Catalog,
+    home: crate::query::proposals::Home,
 }
 
 fn at(ms: i64) -> Timestamp {
@@ -62,7 +63,8 @@ impl Desk {
         create_on(&disk, [7; 16], Options::default()).unwrap();
         let mut store = Store::open_on(disk, Options::default()).unwrap();
         store.writer.set_types(registry.hashes()).unwrap();
-        let mut desk = Self { store, set, catalog };
+        let home = crate::query::proposals::Home::of(None);
+        let mut desk = Self { store, set, catalog, home };
         desk.fill(&registry);
         desk
     }
@@ -118,7 +120,8 @@ impl Desk {
     }
 
     fn look(&self) -> Look<'_> {
-        Look { reader: &self.store.reader, live: None, declared: None, catalog: &self.catalog, now: at(NOW) }
+        let (catalog, home) = (&self.catalog, &self.home);
+        Look { reader: &self.store.reader, live: None, declared: None, catalog, home, now: at(NOW) }
     }
 }
 

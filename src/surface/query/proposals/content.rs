@@ -118,14 +118,16 @@ pub struct EvidenceText {
     pub text: Option<String>,
 }
 
-/// Reads what a proven proposal says.
+/// Reads what a proven proposal says, as it was decided or, while it was not, as somebody supposes it to be.
 pub(super) fn of(
     reader: &Reader,
     proven: &AnyProven,
     decision: Option<&Event>,
+    supposed: Option<&Disposition>,
 ) -> Result<ProposalContent, Failure> {
-    let decided = decision.and_then(|event| event.payload_as::<ProposalDecision>().ok());
-    let edited = match decided.map(|decision| decision.disposition) {
+    let decided = decision.map(|event| event.payload_as::<ProposalDecision>().ok());
+    let decided = decided.map(|decision| decision.map(|decision| decision.disposition));
+    let edited = match decided.unwrap_or_else(|| supposed.cloned()) {
         Some(Disposition::Edit { replacement }) => Some(replacement.reveal().to_owned()),
         Some(Disposition::Accept | Disposition::Reject) | None => None,
     };

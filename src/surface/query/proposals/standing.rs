@@ -9,6 +9,7 @@ use thoughtstream_domain::proposal::lineage::{AnyProven, LineageError, Proven, p
 use thoughtstream_store::Reader;
 
 use super::super::Live;
+use super::outlook::{Home, Outlook, Verdict, remedy, wanted};
 use super::{Proposal, State, content};
 use crate::failure::Failure;
 
@@ -47,36 +48,25 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Says what a person can do about what is in the writer's way.
-fn remedy(code: &str) -> &'static str {
-    match code {
-        "no-context-root" => "config.yaml names no folder as filesystem:telegram-agent-context",
-        "memory-not-selected" => "include and ignore of that folder leave memory.md out",
-        "root-held" => "another process owns that folder: end it",
-        "root-lock-damaged" => {
-            "what says who owns that folder cannot be believed: if nothing else writes there, remove the files \
-             .thought-materializer.* in it"
-        }
-        "root-lock-replaced" => "somebody replaced the lock in that folder: find out who writes there",
-        "root-lock-failed" => "no lock can be made in that folder: it has to be writable",
-        "root-unfit" => "the folder is gone or a link, and a change was begun in it: put it back",
-        "file-unfit" => {
-            "memory.md cannot be looked at, and a change was begun: let the service read and write it"
-        }
-        "waits-for-scan" => "the actor that looks at that folder is down",
-        "log-unwritable" => "the log takes nothing at the moment: see thought doctor",
-        "paused" => "the service was started paused",
-        _ => "see thought tree",
-    }
+/// Is what a proposal is looked at with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Eye<'a> {
+    /// Whether what it says is wanted, too.
+    pub(crate) content: bool,
+    /// Who writes accepted changes.
+    pub(crate) writer: Writer<'a>,
+    /// Where they are written.
+    pub(crate) home: &'a Home,
+    /// What is supposed to be decided, while nobody has decided.
+    pub(crate) supposed: Option<&'a Disposition>,
 }
 
-/// Finds out where a proposal stands; with `content`, also what it says.
+/// Finds out where a proposal stands, and what it says if that is wanted.
 pub(super) fn look(
     reader: &Reader,
     event: &Event,
     proposal: &mut Proposal,
-    wants_content: bool,
-    writer: Writer<'_>,
+    eye: Eye<'_>,
 ) -> Result<(), Failure> {
     if !matches!(event.payload, Payload::Present(_)) {
         proposal.state = State::Redacted;
@@ -88,7 +78,7 @@ pub(super) fn look(
         && let Ok(read) = decision::read(event, proposal.kind, decided)
     {
         proposal.decided(decided, &read);
-        if read.disposition == Disposition::Reject && !wants_content {
+        if read.disposition == Disposition::Reject && !eye.content {
             proposal.state = State::Rejected;
             return Ok(());
         }
@@ -101,11 +91,11 @@ pub(super) fn look(
             return Ok(());
         }
     };
-    if wants_content {
-        proposal.content = Some(content::of(reader, &proven, decision.as_ref())?);
+    if eye.content {
+        proposal.content = Some(content::of(reader, &proven, decision.as_ref(), eye.supposed)?);
     }
     match proven {
-        AnyProven::Memory(proven) => memory(reader, *proven, decision, proposal, writer),
+        AnyProven::Memory(proven) => memory(reader, *proven, decision, proposal, eye),
         AnyProven::Correction(proven) => {
             let Some(event) = decision else {
                 waits(proposal);
@@ -171,26 +161,13 @@ fn memory(
     proven: Proven<MemoryChangeProposed>,
     decision: Option<Event>,
     proposal: &mut Proposal,
-    writer: Writer<'_>,
+    eye: Eye<'_>,
 ) -> Result<(), Failure> {
-    let target = proven.payload().target.clone();
-    let current = reader.document(&target.source, &target.document)?;
-    let is_current = current.is_some_and(|document| {
-        !document.removed
-            && (document.revision, document.sha256, document.path)
-                == (target.revision, target.sha256, target.path)
-    });
     let Some(event) = decision else {
         waits(proposal);
-        if !is_current {
-            proposal.state = State::Stale;
-            proposal.ways = vec![show(&proposal.id), format!("thought inbox reject {}", proposal.id)];
-            proposal.hint = Some(
-                "the document has changed since: reject it, and ask for it again in the chat".to_owned(),
-            );
-        }
-        return Ok(());
+        return undecided(reader, &proven, proposal, eye);
     };
+    let source = proven.payload().target.source.clone();
     let decided = match Decided::of(proven, event) {
         Ok(decided) => decided,
         Err(fault) => {
@@ -198,16 +175,24 @@ fn memory(
             return Ok(());
         }
     };
-    if decided.text().is_none() {
+    let Some(wanted) = wanted(decided.proven().payload(), Some(&decided.decision().disposition)) else {
         proposal.state = State::Rejected;
         return Ok(());
-    }
-    let events = reader.materializations_of(&target.source, &proposal.id, &decided.id())?;
-    let Some(last) = events.last() else {
-        proposal.state = State::Unmaterialized;
-        unwritten(proposal, writer, is_current);
-        return Ok(());
     };
+    let events = || reader.materializations_of(&source, &decided.proven().id(), &decided.id());
+    let mut last = events()?.pop();
+    if last.is_none() {
+        let outlook = eye.home.outlook(reader, &wanted)?;
+        // Whoever writes says so first, so a file that is another by now may be what this very change made of it.
+        last = events()?.pop();
+        if last.is_none() {
+            proposal.state = State::Unmaterialized;
+            unwritten(proposal, eye.writer, Some(&outlook));
+            proposal.outlook = Some(outlook);
+            return Ok(());
+        }
+    }
+    let Some(last) = last else { return Ok(()) };
     proposal.outcome = Some(last.id);
     if last.payload_as::<Materialized>().is_ok() {
         proposal.state = State::Materialized;
@@ -219,13 +204,48 @@ fn memory(
             Some("nothing is rebased: mend the cause, and ask for it again in the chat".to_owned());
     } else {
         proposal.state = State::Materializing;
-        unwritten(proposal, writer, true);
+        unwritten(proposal, eye.writer, None);
     }
     Ok(())
 }
 
+/// Says what would come of a change about which nobody has decided, or what is supposed to be decided about it.
+fn undecided(
+    reader: &Reader,
+    proven: &Proven<MemoryChangeProposed>,
+    proposal: &mut Proposal,
+    eye: Eye<'_>,
+) -> Result<(), Failure> {
+    let target = &proven.payload().target;
+    let current = reader.document(&target.source, &target.document)?;
+    let is_current = current.is_some_and(|document| {
+        !document.removed
+            && (document.revision, document.sha256) == (target.revision, target.sha256)
+            && document.path == target.path
+    });
+    let Some(wanted) = wanted(proven.payload(), eye.supposed) else { return Ok(()) };
+    let outlook = eye.home.outlook(reader, &wanted)?;
+    let id = proposal.id;
+    let stale = !is_current || outlook.is_stale();
+    if stale {
+        proposal.state = State::Stale;
+        proposal.ways = vec![show(&id), format!("thought inbox reject {id}")];
+        proposal.hint =
+            Some("the document has changed since: reject it, and ask for it again in the chat".to_owned());
+    } else if let Some(way_out) = outlook.way_out() {
+        // Accepting it is still anybody's right, and is not what is held out to them first.
+        let accepts = format!("thought inbox accept {id}");
+        proposal.ways.retain(|way| *way != accepts);
+        proposal.hint = Some(format!("accepting it now {}: {way_out}", outlook.would()));
+    } else if outlook.verdict == Verdict::Waits {
+        proposal.hint = outlook.code.as_deref().map(|code| remedy(code).to_owned());
+    }
+    proposal.outlook = Some(outlook);
+    Ok(())
+}
+
 /// Says what keeps an accepted change from being written.
-fn unwritten(proposal: &mut Proposal, writer: Writer<'_>, is_current: bool) {
+fn unwritten(proposal: &mut Proposal, writer: Writer<'_>, outlook: Option<&Outlook>) {
     let mut hint = match writer {
         Writer::Down => {
             proposal.ways = vec!["thought serve".to_owned()];
@@ -241,10 +261,16 @@ fn unwritten(proposal: &mut Proposal, writer: Writer<'_>, is_current: bool) {
             remedy(code).to_owned()
         }
     };
-    if !is_current {
-        hint.push_str(
+    match outlook {
+        Some(outlook) if outlook.is_stale() => hint.push_str(
             "; the document has changed since, so it will fail as stale: ask for it again in the chat",
-        );
+        ),
+        Some(outlook) if outlook.verdict != Verdict::Applies => {
+            let out = outlook.way_out().or_else(|| outlook.code.as_deref().map(remedy));
+            hint.push_str(&format!("; as things are it {}", outlook.would()));
+            hint.extend(out.filter(|out| !hint.contains(out)).map(|out| format!(": {out}")));
+        }
+        Some(_) | None => {}
     }
     proposal.hint = Some(hint);
 }

@@ -97,7 +97,14 @@ fn handed_over(more: &str, begun: u64) -> (Vec<u64>, bool) {
     commit(vec![progress(&first, 2), Row::Execution(execution.clone())]);
     execution.state = ExecutionState::Closed { how: Closure::Superseded };
     commit(vec![registration(&second, 4), Row::Execution(execution), progress(&second, begun)]);
-    let look = Look { reader: &store.reader, live: None, declared: None, catalog: &catalog, now: NOW };
+    let look = Look {
+        reader: &store.reader,
+        live: None,
+        declared: None,
+        catalog: &catalog,
+        home: &crate::query::proposals::Home::of(None),
+        now: NOW,
+    };
     let duties = Duties::of(&look);
     let had = events.iter().filter(|event| duties.has(second.key(), event)).map(|e| e.sequence).collect();
     let matches = |key: &ConsumerKey, event: &Event| key == second.key() && duties.has(key, event);
