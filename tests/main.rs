@@ -17,6 +17,7 @@ mod cli_doctor;
 mod cli_events;
 mod cli_first_steps;
 mod cli_models;
+mod cli_notified;
 mod cli_outputs;
 mod cli_private;
 mod cli_proposals;

@@ -140,3 +140,59 @@ fn a_real_model_asks_to_remember_and_a_person_decides() {
     assert_eq!(service.stop(), 0);
     stage.is_sound();
 }
+
+/// Observes one note as strict JSON; returns how its run ended and with what code.
+fn observed(enforces: &str) -> (String, Value) {
+    let endpoint = std::env::var("THOUGHT_REAL_MODEL").expect("THOUGHT_REAL_MODEL names an endpoint");
+    let model = std::env::var("THOUGHT_REAL_MODEL_NAME").unwrap_or("smollm2-135m-instruct".to_owned());
+    let world = World::with_config();
+    let config = format!(
+        "sources: []\nproviders:\n  - {{ name: local, endpoint: {endpoint}, models: [\"{model}\"], enforces: \
+         {enforces}, deadline: 8m }}\n"
+    );
+    std::fs::write(world.config.join("config.yaml"), config).unwrap();
+    let declared = world.config.join("declarations/file-observer.yaml");
+    let text = std::fs::read_to_string(&declared).unwrap();
+    let text = text
+        .replacen("enabled: false", "enabled: true", 1)
+        .replace(
+            "stream.thought.source.file.added, stream.thought.source.file.changed",
+            "stream.thought.source.note",
+        )
+        .replace("filesystem:notes", "notes:test")
+        .replace("  where:\n    payload.contentType: text/markdown\n", "")
+        .replace("smollm2-135m-instruct", &model)
+        .replace("timeout: 60s", "timeout: 4m");
+    std::fs::write(&declared, text).unwrap();
+    let service = world.serve(&[]);
+    world.append("one", "The lease of the allotment ends in March and nobody has answered.").expect(0);
+    let runs = ["run", "list", "--consumer", "file-observer", "--json"];
+    let ended = |answer: &Answer| answer.lines().first().is_some_and(|run| run["endedAt"].is_string());
+    let run = world.until(&runs, ended).lines().remove(0);
+    let count =
+        |kind: &str| world.thought(&["event", "list", "--type", kind, "--json"]).expect(0).lines().len();
+    let rejected = count("stream.thought.output.rejected");
+    let observed = count("stream.thought.derived.message.observation");
+    let state = run["state"].as_str().unwrap().to_owned();
+    match state.as_str() {
+        "completed" => assert_eq!((rejected, observed), (0, 1)),
+        "failed" => {
+            assert_eq!((rejected, observed), (1, 0), "{run}");
+            assert!(run["code"].as_str().unwrap().starts_with("output."), "{run}");
+        }
+        other => panic!("{other}: {run}\n{}", world.log()),
+    }
+    assert_eq!(service.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+    (state, run["code"].clone())
+}
+
+#[test]
+#[ignore = "it needs a real model: THOUGHT_REAL_MODEL names its endpoint"]
+fn what_a_real_model_makes_of_strict_json_is_an_observation_or_a_classified_refusal() {
+    // Left to itself, a small model writes prose around it; held to the schema by its server, it cannot.
+    let (free, code) = observed("[]");
+    assert!(free == "completed" || code.is_string());
+    let (held, code) = observed("[json-object, json-schema]");
+    assert_eq!(held, "completed", "left to itself: {free}; held to the schema: {code}");
+}
