@@ -280,6 +280,27 @@ fn a_run_that_does_not_fit_the_budget_is_blocked_and_nothing_is_sent() {
     }
 }
 
+#[test]
+fn a_run_that_waits_for_its_budget_is_asked_with_what_it_would_have_been_asked_with() {
+    let terms = Terms { limits: Some("[{ window: rolling, length: 5s, calls: 1 }]"), ..Terms::default() };
+    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+    let service = stage.world.serve(&[]);
+    stage.world.append("one", "text").expect(0);
+    stage.world.append("two", "more text").expect(0);
+    let runs = stage.until(&["completed", "blocked", "completed"]);
+    let context = |run: &Value| {
+        let shown =
+            stage.world.thought(&["context", "show", run["run"].as_str().unwrap(), "--json"]).expect(0);
+        shown.json()
+    };
+    let (blocked, completed) = (context(&runs[1]), context(&runs[2]));
+    assert!(blocked["sha256"].is_string(), "{blocked}");
+    assert_eq!(blocked["sha256"], completed["sha256"]);
+    assert_eq!(stage.requests(), 2);
+    assert_eq!(service.stop(), 0);
+    stage.verify();
+}
+
 /// An answer with which no run can end well: the state and code of the attempt, and how it is charged.
 struct Bad {
     reply: Reply,

@@ -162,13 +162,20 @@ fn observed(enforces: &str) -> (String, Value) {
         .replace("filesystem:notes", "notes:test")
         .replace("  where:\n    payload.contentType: text/markdown\n", "")
         .replace("smollm2-135m-instruct", &model)
-        .replace("timeout: 60s", "timeout: 4m");
+        .replace("timeout: 60s", "timeout: 4m\n  maxOutputTokens: 600");
     std::fs::write(&declared, text).unwrap();
     let service = world.serve(&[]);
     world.append("one", "The lease of the allotment ends in March and nobody has answered.").expect(0);
     let runs = ["run", "list", "--consumer", "file-observer", "--json"];
-    let ended = |answer: &Answer| answer.lines().first().is_some_and(|run| run["endedAt"].is_string());
-    let run = world.until(&runs, ended).lines().remove(0);
+    let begun = Instant::now();
+    let run = loop {
+        let run = world.thought(&runs).expect(0).lines().into_iter().next();
+        if let Some(run) = run.filter(|run| run["endedAt"].is_string()) {
+            break run;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{}", world.log());
+        std::thread::sleep(Duration::from_millis(200));
+    };
     let count =
         |kind: &str| world.thought(&["event", "list", "--type", kind, "--json"]).expect(0).lines().len();
     let rejected = count("stream.thought.output.rejected");

@@ -142,9 +142,9 @@ impl Attempt {
         execution.privacy = execution.privacy.join(packet.privacy());
         let as_before = execution.clone();
         let frame = self.spec.frame(self.incarnation, self.clock.now());
-        let admission = Admission { policy: Arc::clone(&work.policy), rows };
+        let admission = Admission { policy: Arc::clone(&work.policy), rows: rows.clone() };
         let (mut commit, reservation) = execution.open_admitted(&frame, previous, admission);
-        commit.preconditions.extend(precondition);
+        commit.preconditions.extend(precondition.clone());
         self.site.pass(KillPoint::ReceivedBefore).await?;
         self.site.pass(KillPoint::StartedBefore).await?;
         let submitted = self.log.submit(Arc::new(commit));
@@ -153,7 +153,10 @@ impl Attempt {
         let verdict = submitted.settled().await?;
         if let Verdict::Refused(Refusal::OverBudget { denial, .. }) = &verdict {
             let mut execution = as_before;
-            let commit = execution.block(&frame, previous, denial, work.policy.on_exhaustion);
+            let mut commit = execution.block(&frame, previous, denial, work.policy.on_exhaustion);
+            // The first attempt has chosen, whatever became of it: one that is made later sees the same.
+            commit.rows.extend(rows);
+            commit.preconditions.extend(precondition);
             is_in(self.log.commit(commit).await?)?;
             return Ok(Ended::Stands { execution: Box::new(execution), completed: false });
         }
