@@ -131,10 +131,68 @@ fn an_erased_payload_is_gone_and_the_log_still_whole() {
     let world = World::with_config();
     let id = world.append("k", "a secret").expect(0).json()["id"].as_str().unwrap().to_owned();
     world.thought(&["event", "redact", &id]).expect(2);
-    world.thought(&["event", "redact", &id, "--reason", "asked for"]).expect(0);
+    let redacted = world.thought(&["event", "redact", &id, "--reason", "asked for"]).expect(0);
+    insta::assert_snapshot!(redacted.stdout.replace(&id, "ID"), @r"
+    redacted ID
+    what it said may still lie in unused parts of the log's files; `thought compact`, while no service runs, removes it there. Copies made before still hold it, and so does what was made of it
+    ");
     let shown = world.thought(&["event", "show", &id, "--json"]).expect(0).json();
     assert!(shown["redacted"] == true && shown["payload"].is_null());
     world.thought(&["verify"]).expect(0);
+}
+
+/// Returns the files below a directory whose bytes hold a text.
+fn files_with(directory: &std::path::Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if let Ok(bytes) = std::fs::read(&path)
+            && bytes.windows(text.len()).any(|window| window == text.as_bytes())
+        {
+            found.push(entry.file_name().into_string().unwrap());
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn of_an_erased_payload_no_byte_is_left_once_the_log_is_compacted() {
+    const SECRET: &str = "seventeen-green-bottles";
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n").unwrap();
+    let running = world.serve(&[]);
+    world.until_idle();
+    let say =
+        |key: &str, text: &str| world.append(key, text).expect(0).json()["id"].as_str().unwrap().to_owned();
+    let (short, long) = (say("short", SECRET), say("long", &format!("{SECRET} ").repeat(2000)));
+    let kept = say("kept", "what stays");
+    for id in [&short, &long] {
+        let arguments = ["event", "redact", id.as_str(), "--reason", "asked for", "--json"];
+        let redacted = world.thought(&arguments).expect(0).json();
+        assert!(redacted["note"].as_str().unwrap().contains("`thought compact`"), "{redacted}");
+        let again = world.thought(&arguments).expect(0).json();
+        assert!(again["already"] == true && again["note"] == redacted["note"], "{again}");
+    }
+    let (backup, export) = (file(&world, "backup"), file(&world, "export"));
+    world.thought(&["backup", &backup, "--acknowledge-sensitive"]).expect(0);
+    world.thought(&["export", &export, "--acknowledge-sensitive"]).expect(0);
+    assert_eq!(running.stop(), 0);
+    let copies = files_with(world.base(), SECRET);
+    assert!(!copies.contains(&"backup".to_owned()) && !copies.contains(&"export".to_owned()), "{copies:?}");
+    assert!(!files_with(&world.data, SECRET).is_empty(), "a redaction alone does not clear the files");
+    let compacted = world.thought(&["compact", "--json"]).expect(0).json();
+    assert_eq!(compacted["writtenAnew"], true);
+    assert_eq!(files_with(&world.data, SECRET), Vec::<String>::new());
+    world.thought(&["verify"]).expect(0);
+    let running = world.serve(&[]);
+    world.until_idle();
+    let shown = world.thought(&["event", "show", &kept, "--json"]).expect(0).json();
+    assert_eq!(shown["payload"]["text"], "what stays");
+    assert_eq!(running.stop(), 0);
+    assert_eq!(files_with(&world.data, SECRET), Vec::<String>::new());
 }
 
 #[test]

@@ -35,6 +35,10 @@ const CACHE_BYTES: usize = 32 << 20;
 /// How much of a file is copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
+/// How often a copy is begun again because a payload was erased that it held already. A person erases one now and
+/// then; who erases all the time can wait with the backup.
+const COPIES_MAX: usize = 5;
+
 /// Says why no backup was made. The target does not exist then.
 #[derive(Debug, Error)]
 pub enum BackupError {
@@ -59,6 +63,9 @@ pub enum BackupError {
     /// The copy does not verify: the log itself is damaged.
     #[error("the copy does not verify: {} findings", .0.findings.len())]
     NotSound(Box<Report>),
+    /// During each attempt a payload was erased that it held already.
+    #[error("payloads were erased while each of {COPIES_MAX} copies was made")]
+    Overtaken,
 }
 
 /// Says why no store was made from a backup.
@@ -79,7 +86,7 @@ pub enum RestoreError {
 }
 
 /// Copies the log into a new file and verifies the copy; `progress` is told how many events of how many are
-/// copied.
+/// copied. What is erased meanwhile is in no byte of the copy: it is then begun again.
 ///
 /// # Errors
 /// [`BackupError`]; whatever was written is removed again.
@@ -88,33 +95,42 @@ pub fn back_up(
     target: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report, BackupError> {
-    let file = create_file(target)?;
-    let result = copy_and_verify(reader, target, file, progress);
-    if result.is_err() {
-        // Nothing is gained by a second error about the remains of the first.
-        drop(std::fs::remove_file(target));
+    for _ in 0..COPIES_MAX {
+        let file = create_file(target)?;
+        let result = copy_and_verify(reader, target, file, progress);
+        if !matches!(result, Ok(Some(_))) {
+            // Nothing is gained by a second error about the remains of the first.
+            drop(std::fs::remove_file(target));
+        }
+        if let Some(report) = result? {
+            return Ok(report);
+        }
     }
-    result
+    Err(BackupError::Overtaken)
 }
 
+/// Makes one copy; nothing if a payload was erased that it held already.
 fn copy_and_verify(
     reader: &Reader,
     target: &Path,
     file: File,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Report, BackupError> {
+) -> Result<Option<Report>, BackupError> {
     let fail = |source: FillError| BackupError::Write { path: target.to_owned(), source };
     let database = open_backend(Backend(Box::new(RealFile::new(file))), CACHE_BYTES)
         .map_err(|error| fail(error.into()))?;
-    copy::copy(reader, &database, progress).map_err(|error| match error {
+    let copied = copy::copy(reader, &database, progress).map_err(|error| match error {
         copy::CopyError::Read(error) => BackupError::Read(error),
         copy::CopyError::Write(source) => fail(source),
     })?;
     drop(database);
+    if copied == copy::Copied::Overtaken {
+        return Ok(None);
+    }
     sync(target).map_err(|error| fail(error.into()))?;
     let copied = open_backup(target)?;
     let report = verify(&copied, verify::Options::default())?;
-    if report.ok { Ok(report) } else { Err(BackupError::NotSound(Box::new(report))) }
+    if report.ok { Ok(Some(report)) } else { Err(BackupError::NotSound(Box::new(report))) }
 }
 
 /// Makes a file and its name durable.

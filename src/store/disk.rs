@@ -398,6 +398,11 @@ impl RealFile {
     pub fn new(file: File) -> Self {
         Self(file)
     }
+
+    /// Says whether a directory still names it. A lock on a file that another one has replaced guards nothing.
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.0.metadata()?.nlink() > 0)
+    }
 }
 
 impl DiskFile for RealFile {
@@ -422,11 +427,11 @@ impl DiskFile for RealFile {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        taken(self.0.try_lock())
+        Ok(taken(self.0.try_lock())? && self.has_name()?)
     }
 
     fn try_lock_shared(&self) -> io::Result<bool> {
-        taken(self.0.try_lock_shared())
+        Ok(taken(self.0.try_lock_shared())? && self.has_name()?)
     }
 
     fn unlock(&self) -> io::Result<()> {

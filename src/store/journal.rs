@@ -10,6 +10,7 @@ mod frame;
 mod scan;
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -88,6 +89,8 @@ pub(crate) struct Journal {
     position: u64,
     end: Mark,
     durable: u64,
+    /// Where in the current file the last frame starts, if it says nothing.
+    rest: Option<u64>,
     failed: bool,
 }
 
@@ -158,21 +161,26 @@ pub(crate) fn file_names() -> Vec<String> {
     (0..FILES).map(file_name).collect()
 }
 
+/// Writes zeros over a part of a file.
+fn write_zeros(file: &dyn DiskFile, part: Range<u64>) -> io::Result<()> {
+    let zeros = vec![0; ZERO_PIECE_BYTES];
+    let mut position = part.start;
+    while position < part.end {
+        let piece = (part.end - position).min(ZERO_PIECE_BYTES as u64);
+        file.write_at(position, &zeros[..usize::try_from(piece).unwrap_or(0)])?;
+        position += piece;
+    }
+    Ok(())
+}
+
 impl Journal {
     /// Creates the files, filled with real zeros: overwriting needs one short sync, growing a long one.
     pub(crate) fn create(disk: &dyn Disk, bytes: u64) -> Result<(), JournalError> {
-        let zeros = vec![0; ZERO_PIECE_BYTES];
         for name in file_names() {
             let path = disk.path(&name);
-            let fail = |source| JournalError::Io { path: path.clone(), source };
             let file = disk.create(&name)?;
-            let mut position = 0;
-            while position < bytes {
-                let piece = (bytes - position).min(ZERO_PIECE_BYTES as u64);
-                file.write_at(position, &zeros[..usize::try_from(piece).unwrap_or(0)]).map_err(fail)?;
-                position += piece;
-            }
-            file.sync().map_err(fail)?;
+            let zeroed = write_zeros(file.as_ref(), 0..bytes).and_then(|()| file.sync());
+            zeroed.map_err(|source| JournalError::Io { path: path.clone(), source })?;
         }
         Ok(())
     }
@@ -203,6 +211,7 @@ impl Journal {
             position: chain.position,
             end: chain.end,
             durable: applied.offset,
+            rest: None,
             failed: false,
         };
         Ok(Scanned { journal, replay: chain.replay, applied })
@@ -264,9 +273,28 @@ impl Journal {
         slot.file.write_at(position, bytes).and_then(|()| inside()).and_then(|()| slot.file.sync())?;
         self.failed = false;
         slot.last = sealed.offset;
+        self.rest = (frame.body_bytes() == 0).then_some(position);
         self.current = index;
         self.position = position + bytes.len() as u64;
         self.end = sealed;
+        Ok(())
+    }
+
+    /// Writes zeros over everything but the last frame, which must say nothing and be carried into the log: no byte
+    /// of any commit is left then. The frame stays, because the log is held against it when it is opened; a power cut
+    /// in the middle leaves what a journal that was used again would hold.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        let rest = self.rest.filter(|_| self.durable == self.end.offset);
+        let rest = rest.ok_or_else(|| io::Error::other("the journal holds what the log does not"))?;
+        for (index, slot) in self.files.iter().enumerate() {
+            if index == self.current {
+                write_zeros(slot.file.as_ref(), 0..rest)?;
+                write_zeros(slot.file.as_ref(), self.position..slot.bytes)?;
+            } else {
+                write_zeros(slot.file.as_ref(), 0..slot.bytes)?;
+            }
+            slot.file.sync()?;
+        }
         Ok(())
     }
 }

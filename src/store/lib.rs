@@ -32,5 +32,6 @@ pub use reader::{
 pub use rows::RowError;
 pub use store::{CreateError, FORMAT, OpenError, Options, Presence, Store, create_on};
 pub use writer::{
-    COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, GROUP_BYTES_MAX, TypeChanged, TypesError, WriteError, Writer, weigh,
+    COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, CompactError, Compacted, GROUP_BYTES_MAX, TypeChanged, TypesError,
+    WriteError, Writer, weigh,
 };

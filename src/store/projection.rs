@@ -179,6 +179,14 @@ impl<'t> Tables<'t> {
     }
 }
 
+impl Tables<'_> {
+    /// Says whether a row is there and is this one.
+    pub(crate) fn has(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, RowError> {
+        let found = self.table(table)?.get(key).map_err(RowError::storage)?;
+        Ok(found.is_some_and(|found| found.value() == value))
+    }
+}
+
 impl Put for Tables<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         self.table(table)?.insert(key, value).map_err(RowError::storage)?;

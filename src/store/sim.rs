@@ -439,6 +439,12 @@ impl Recording {
         true
     }
 
+    /// Says whether the operation before or behind this point gives a file another name.
+    pub fn is_near_a_rename(&self) -> bool {
+        let around = self.position.saturating_sub(1)..(self.position + 1).min(self.operations.len());
+        self.operations[around].iter().any(|operation| matches!(operation, Operation::Rename { .. }))
+    }
+
     /// Returns the disk as found after a power cut here.
     #[must_use]
     pub fn image(&self, loss: Loss) -> SimDisk {

@@ -28,7 +28,8 @@ pub(crate) use error::{damaged_rows, database_error};
 pub use make::create_on;
 pub(crate) use make::{FillError, make, write_meta};
 pub(crate) use open::{
-    APPLIED, add_tables, check_magic, encode_mark, load_names, open_backend, read_meta, reopen,
+    APPLIED, add_tables, check_magic, encode_mark, load_names, open_backend, read_meta, remove_remains,
+    reopen,
 };
 
 /// The version of the whole stored form: tables, keys, records, journal.
@@ -38,6 +39,8 @@ pub const FORMAT: u16 = 1;
 pub(crate) const LOG: &str = "log.redb";
 /// The log while its store is being made.
 const LOG_UNFINISHED: &str = "log.redb.new";
+/// The log while it is written anew; what lies under this name when a log is opened is the remains of that.
+pub(crate) const LOG_ANEW: &str = "log.redb.anew";
 /// Names the form, so that a newer one is recognised before anything is touched.
 const FORMAT_FILE: &str = "format";
 /// The first line of [`FORMAT_FILE`].

@@ -8,6 +8,7 @@
 mod account;
 mod append;
 mod cache;
+mod compact;
 mod document;
 mod precondition;
 mod row;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redb::{Database, Durability};
+use redb::Durability;
 use thiserror::Error;
 use thoughtstream_domain::commit::{Commit, Refusal, Row, Verdict};
 use thoughtstream_domain::hash::Sha256Hash;
@@ -36,6 +37,7 @@ use crate::tables::Table;
 use cache::Cache;
 
 pub(crate) use cache::Head;
+pub use compact::{CompactError, Compacted};
 pub(crate) use row::{from_json, to_json};
 pub(crate) use settle::{claim, read_claim};
 
@@ -364,22 +366,6 @@ impl Writer {
         tx.commit().map_err(|error| self.fail(error.into()))?;
         self.journal.checkpointed(end.offset);
         Ok(())
-    }
-
-    /// Moves the log together, gives free space back to the disk and closes the log. Readers and writers wait
-    /// meanwhile, about a minute for some gigabytes: for maintenance, not for every day.
-    ///
-    /// A compacted database has no free page, and the next commit grows its file to about twice the size; only as it
-    /// closes are new pages put in front and the end cut off. So it closes here; [`Self::reopen`] goes on with it.
-    ///
-    /// # Errors
-    /// The log is whole then all the same; after a failed write it must be opened again.
-    pub fn compact_and_close(&mut self) -> Result<(), WriteError> {
-        self.checkpoint()?;
-        let shared = self.shared.clone();
-        let compacted = shared.alone(Database::compact).ok_or(WriteError::MustReopen)?;
-        compacted.map_err(|error| self.fail(error.into()))?;
-        self.close()
     }
 
     /// Drops everything that is derived from events, runs and versions, and builds it again in one durable step.

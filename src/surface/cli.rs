@@ -113,7 +113,7 @@ pub enum Command {
     Import(command::copying::FromArgs),
     /// Check that nothing in the log is missing, doubled or changed; name the first bad row
     Verify(command::verify::VerifyArgs),
-    /// Give the space that the log no longer uses back to the disk, while no service runs
+    /// Write the log anew while no service runs: without what was erased, and without unused space
     Compact,
     /// Build every index of the log anew from its events, while no service runs
     Rebuild,

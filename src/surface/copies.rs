@@ -108,6 +108,9 @@ fn backup_failure(error: &BackupError) -> Failure {
                 None => failure,
             }
         }
+        BackupError::Overtaken => {
+            Failure::of(Exit::Refused, "backup.overtaken", error).with_hint("run it again a little later")
+        }
         BackupError::Target(_)
         | BackupError::Read(_)
         | BackupError::Write { .. }

@@ -107,6 +107,19 @@ pub enum Decision {
     Already(Done),
 }
 
+/// What a person should know who has erased something: where it may still be, and what removes it there.
+const REMAINS: &str = "what it said may still lie in unused parts of the log's files; `thought compact`, while no \
+                       service runs, removes it there. Copies made before still hold it, and so does what was made \
+                       of it";
+
+impl Decision {
+    fn with_note(mut self, note: &str) -> Self {
+        let (Self::Commit(_, done) | Self::Already(done)) = &mut self;
+        done.note = Some(note.to_owned());
+        self
+    }
+}
+
 /// Works out the commit of a decision about a consumer or an execution, from what the log says.
 ///
 /// # Errors
@@ -146,7 +159,7 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
             let found = crate::query::events::find(reader, event)?;
             let commit = decide::redact(&found, reason, operator, key)
                 .map_err(|error| Failure::of(Exit::Refused, "event.evidence", &error))?;
-            Ok(made("redacted", event, commit))
+            Ok(made("redacted", event, commit).with_note(REMAINS))
         }
         Operate::Judge(request) => crate::judge::decide(reader, request, operation.clone()),
         Operate::Retract { judgment, reason } => {

@@ -57,13 +57,23 @@ fn write_error(error: impl Into<FillError>) -> CopyError {
     CopyError::Write(error.into())
 }
 
+/// Says what became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copied {
+    /// It holds the log as it was at one moment, and nothing else.
+    Whole,
+    /// A payload was erased after it was copied, and may lie in an unused part of the copy.
+    Overtaken,
+}
+
 /// Copies everything `reader` sees into an empty database.
 pub(super) fn copy(
     reader: &Reader,
     target: &Database,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), CopyError> {
-    let mut copier = Copier { done: 0, redacted: BTreeSet::new(), heads: Heads::default() };
+) -> Result<Copied, CopyError> {
+    let mut copier =
+        Copier { done: 0, redacted: BTreeSet::new(), heads: Heads::default(), copied: Copied::Whole };
     let mut pages: u64 = 0;
     loop {
         let mut tx = target.begin_write().map_err(write_error)?;
@@ -90,7 +100,8 @@ pub(super) fn copy(
     }
     let incarnation = reader.view(|view| copier.rest(view, &mut Tables::new(&tx)))?;
     write_meta(&tx, reader.shared.mark, incarnation)?;
-    tx.commit().map_err(write_error)
+    tx.commit().map_err(write_error)?;
+    Ok(copier.copied)
 }
 
 struct Copier {
@@ -98,6 +109,7 @@ struct Copier {
     /// Events whose payload was erased, perhaps after they were copied.
     redacted: BTreeSet<EventId>,
     heads: Heads,
+    copied: Copied,
 }
 
 impl Copier {
@@ -133,7 +145,9 @@ impl Copier {
             let Some(position) = view.position_of(id)? else { continue };
             let record = view.get(Table::Events, &position_key(position))?;
             let record = record.ok_or_else(|| RowError::damaged(Table::Events, position))?;
-            to.put(Table::Events, &position_key(position), &record)?;
+            if !to.has(Table::Events, &position_key(position), &record)? {
+                self.copied = Copied::Overtaken;
+            }
         }
         for table in ROWS {
             for row in view.table(table)?.iter().map_err(RowError::storage)? {

@@ -233,3 +233,27 @@ fn the_form_of_a_frame_never_changes_silently() {
     assert_eq!(data_encoding::HEXLOWER.encode(frame.bytes()), golden);
     assert_eq!(end.offset, 4096 + frame.bytes().len() as u64);
 }
+
+#[test]
+fn a_journal_is_cleared_up_to_a_frame_that_says_nothing_and_goes_on_behind_it() {
+    let disk = fresh();
+    let (mut journal, _) = open(&disk, Mark::default()).unwrap();
+    for number in 0..9 {
+        let end = append(&mut journal, &[b'a' + number; 700]).unwrap();
+        journal.checkpointed(end.offset);
+    }
+    journal.clear().unwrap_err();
+    let end = append(&mut journal, b"").unwrap();
+    journal.clear().unwrap_err();
+    journal.checkpointed(end.offset);
+    journal.clear().unwrap();
+    for file in file_names() {
+        let bytes = disk.bytes(&file).unwrap();
+        assert!(!bytes.windows(4).any(|four| four[0].is_ascii_lowercase() && four == [four[0]; 4]), "{file}");
+    }
+    let (mut journal, bodies) = open(&disk, end).unwrap();
+    assert!(bodies.is_empty() && journal.end() == end);
+    append(&mut journal, b"goes on").unwrap();
+    journal.clear().unwrap_err();
+    assert_eq!(open(&disk, end).unwrap().1, [b"goes on"]);
+}

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableHandle as _};
 
 use super::error::{OpenError, damaged_rows, database_error};
-use super::{FORMAT, FORMAT_FILE, FORMAT_TITLE, LOG, LOG_UNFINISHED, Options, Presence, Shared, look_on};
+use super::{
+    FORMAT, FORMAT_FILE, FORMAT_TITLE, LOG, LOG_ANEW, LOG_UNFINISHED, Options, Presence, Shared, look_on,
+};
 use crate::codec::{be32, be64};
 use crate::disk::{Backend, Disk, DiskError, DiskFile};
 use crate::journal::{Frame, Journal, Mark};
@@ -67,7 +69,20 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
     let incarnation = meta.incarnation + 1;
     carry(&database, journal.end(), &bodies, incarnation).map_err(|error| not_carried(&path, error))?;
     journal.checkpointed(journal.end().offset);
+    if remove_remains(disk).is_err() {
+        // They take room and are in nobody's way.
+        tracing::warn!("log.remains_not_removed");
+    }
     Ok(OpenedLog { database, journal, mark: meta.mark, incarnation })
+}
+
+/// Removes what a compaction left that was cut short. Only for who has the log alone.
+pub(crate) fn remove_remains(disk: &dyn Disk) -> Result<(), DiskError> {
+    if disk.names()?.iter().any(|name| name == LOG_ANEW) {
+        disk.remove(LOG_ANEW)?;
+        disk.sync_names()?;
+    }
+    Ok(())
 }
 
 /// Opens the log without changing it, together with what the journal holds beyond it.

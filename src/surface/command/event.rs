@@ -44,7 +44,8 @@ pub enum EventCommand {
     Tail(FilterArgs),
     /// Erase an event's payload for good; the event, its hash and the chain stay
     ///
-    /// What was derived from it, and the content of a file it names, are not erased with it.
+    /// What was derived from it, and the content of a file it names, are not erased with it. The bytes of the
+    /// payload may lie in unused parts of the log's files until `thought compact` is run while no service runs.
     Redact(RedactArgs),
 }
 

@@ -105,7 +105,7 @@ fn a_restored_store_is_another_one_with_everyone_paused() {
 fn a_backup_taken_while_the_log_grows_is_the_log_at_one_moment() {
     let (_, mut store) = fresh();
     for number in 0..600 {
-        committed(&mut store, &append(vec![note(&format!("{number:05}"), "x")]));
+        committed(&mut store, &append(vec![note(&format!("{number:05}"), &format!("said-{number}-so"))]));
     }
     let place = place();
     let reader = store.reader.clone();
@@ -132,6 +132,29 @@ fn a_backup_taken_while_the_log_grows_is_the_log_at_one_moment() {
     let copied = open_backup(&place.backup).unwrap();
     let event = copied.event_at(5).unwrap().unwrap();
     assert_eq!(event.payload, thoughtstream_domain::event::Payload::Redacted, "also in a page copied before");
+    let bytes = fs::read(&place.backup).unwrap();
+    let says = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+    assert!(says(b"said-6-so") && !says(b"said-4-so"), "not even in an unused part of the copy");
+}
+
+#[test]
+fn a_backup_gives_up_where_payloads_are_erased_all_the_time() {
+    let (_, mut store) = fresh();
+    for number in 0..300 {
+        committed(&mut store, &append(vec![note(&format!("{number:05}"), "x")]));
+    }
+    let (place, reader) = (place(), store.reader.clone());
+    let mut calls = 0;
+    let given_up = back_up(&reader, &place.backup, &mut |_, _| {
+        calls += 1;
+        let target = reader.event_at(calls).unwrap().unwrap();
+        let operator = thoughtstream_domain::payload::system::Operator { uid: 1, pid: 1, tty: None };
+        let key = IdempotencyKey::parse(&format!("redact-{calls}")).unwrap();
+        let commit = thoughtstream_domain::operate::redact(&target, "asked to", operator, key);
+        committed(&mut store, &commit.unwrap().unwrap());
+    });
+    assert!(matches!(given_up, Err(BackupError::Overtaken)), "{given_up:?}");
+    assert!(!place.backup.exists());
 }
 
 #[test]

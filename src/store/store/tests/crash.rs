@@ -16,23 +16,23 @@ fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-fn points() -> u64 {
+pub(super) fn points() -> u64 {
     setting("THOUGHT_CHAOS_POINTS", POINTS)
 }
 
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     setting("THOUGHT_CHAOS_SEED", 1)
 }
 
 /// What was handed in and answered, and how many disk operations had been done by then.
-struct Answered {
-    operations: u64,
-    group: Vec<Commit>,
-    verdicts: Vec<Verdict>,
+pub(super) struct Answered {
+    pub(super) operations: u64,
+    pub(super) group: Vec<Commit>,
+    pub(super) verdicts: Vec<Verdict>,
 }
 
 /// Opens what a power cut left, and checks everything the log promised.
-fn check_image(image: &SimDisk, history: &[Answered], done: u64, context: &str) {
+pub(super) fn check_image(image: &SimDisk, history: &[Answered], done: u64, context: &str) {
     let mut store = open(image).unwrap_or_else(|error| panic!("{context}: {error:?}"));
     check_sound(&store, context);
     let acknowledged = history.iter().take_while(|answered| answered.operations <= done).count();
@@ -57,13 +57,13 @@ fn ids(placed: &[Placed]) -> Vec<thoughtstream_domain::id::EventId> {
     placed.iter().map(|placed| placed.id).collect()
 }
 
-fn check_sound(store: &Store, context: &str) {
+pub(super) fn check_sound(store: &Store, context: &str) {
     let report = verify(&store.reader, VerifyOptions::default()).unwrap();
     assert!(report.ok, "{context}: {:?}", report.findings);
 }
 
 /// Runs a workload on a recorded disk.
-fn run_recorded(seed: u64, groups: usize) -> (SimDisk, Vec<Answered>) {
+pub(super) fn run_recorded(seed: u64, groups: usize) -> (SimDisk, Vec<Answered>) {
     let (disk, mut store) = fresh();
     disk.record();
     let mut workload = Workload::new(seed);
@@ -168,7 +168,7 @@ fn run_with_fault(seed: u64, groups: usize, fault: impl Fn(u64) -> (u64, Fault))
     disk
 }
 
-fn reopen(store: &mut Store, context: &str) {
+pub(super) fn reopen(store: &mut Store, context: &str) {
     // The failure may have left one more behind for the first attempt.
     let opened = store.writer.reopen().or_else(|_| store.writer.reopen());
     opened.unwrap_or_else(|error| panic!("{context}: {error:?}"));

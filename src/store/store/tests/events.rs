@@ -327,37 +327,3 @@ fn a_full_disk_is_refused_before_anything_is_touched_and_works_again_once_freed(
     disk.set_capacity(None);
     committed(&mut store, &commit);
 }
-
-#[test]
-fn a_compacted_log_is_no_larger_than_what_is_in_it() {
-    const TEXT: usize = 1000;
-    let (disk, mut store) = fresh();
-    for group in 0..40 {
-        let notes = (0..100).map(|n| note(&format!("{group:03}/{n:03}"), &"x".repeat(TEXT)));
-        committed(&mut store, &append(notes.collect()));
-    }
-    store.writer.compact_and_close().unwrap();
-    drop(store);
-    let (held, content) = (disk.bytes("log.redb").unwrap().len(), 40 * 100 * TEXT);
-    assert!(held < 2 * content, "{held} bytes hold {content}");
-}
-
-#[test]
-fn compacting_gives_space_back_and_stays_quick_to_open() {
-    let (disk, mut store) = fresh();
-    for number in 0..80 {
-        let text = "x".repeat(20_000);
-        committed(&mut store, &append(vec![note(&format!("{number:03}"), &text)]));
-    }
-    let reader = store.reader.clone();
-    store.writer.checkpoint().unwrap();
-    let before = disk.bytes("log.redb").unwrap().len();
-    store.writer.compact_and_close().unwrap();
-    let after = disk.bytes("log.redb").unwrap().len();
-    assert!(after < before, "{before} {after}");
-    store.writer.reopen().unwrap();
-    committed(&mut store, &append(vec![note("more", "y")]));
-    assert_eq!(reader.last_position().unwrap(), 81);
-    let again = open(&disk.image(Loss::All)).unwrap();
-    assert_eq!(again.reader.last_position().unwrap(), 81);
-}
