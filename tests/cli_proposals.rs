@@ -25,10 +25,14 @@ impl Desk {
 
     /// A world in which anything may be made to fail.
     fn rehearsal() -> Self {
+        Self::of(Self::rehearsal_world(), &Setting::default())
+    }
+
+    fn rehearsal_world() -> World {
         let mut world = World::with_config();
         world.data = world.base().join("rehearsal");
         world.thought(&["rehearsal", "create"]).expect(0);
-        Self::of(world, &Setting::default())
+        world
     }
 
     fn of(world: World, setting: &Setting) -> Self {

@@ -1,6 +1,8 @@
 //! The materializer in its tree: what a person decided is written once or not at all, whatever is killed and whoever
 //! else writes.
 
+mod trouble;
+
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::PathBuf;
 
@@ -59,7 +61,11 @@ fn started(reader: &Reader) -> usize {
 
 impl Room {
     async fn with(context: &str, text: &str) -> Self {
-        let mut stage = Stage::new(context, &[], false).remembering(text);
+        Self::on(Stage::new(context, &[], false).remembering(text)).await
+    }
+
+    /// Starts what is set up, and waits until the document is known.
+    async fn on(mut stage: Stage) -> Self {
         stage.start().await;
         stage.until("the document is known", |reader| document(reader).is_some()).await;
         let proposing = Proposing::through(stage.handle()).await;

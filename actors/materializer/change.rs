@@ -85,6 +85,7 @@ impl Change<'_> {
     /// Makes the change, or goes on making it.
     pub(super) async fn make(&self, stage: Stage) -> Result<Ended, Fault> {
         let recorded = self.recorded().await?;
+        let resumed = matches!(stage, Stage::Begun(..));
         let (event, started, planned) = match stage {
             Stage::Begun(event, started) => {
                 let planned = self.planned(&recorded, &started).ok();
@@ -97,7 +98,7 @@ impl Change<'_> {
                 Err(Obstacle::Fail(code)) => return self.fail(self.decided.event(), code).await,
             },
         };
-        match self.write(&started, planned).await? {
+        match self.write(&started, planned, resumed).await? {
             Ok(()) => {}
             Err(Obstacle::Wait(note)) => return Ok(Ended::Waits(note)),
             Err(Obstacle::Fail(code)) => return self.fail(&event, code).await,
@@ -171,54 +172,124 @@ impl Change<'_> {
     }
 
     /// Does what follows from what lies in the root, until the result is in its place and nothing beside it.
+    ///
+    /// `resumed` says that an earlier try of this attempt may have exchanged the files. Whatever goes wrong is a failure
+    /// wherever it is known what became of the file; only what nobody can know waits.
     async fn write(
         &self,
         started: &MaterializationStarted,
         planned: Option<Planned>,
+        resumed: bool,
     ) -> Result<Result<(), Obstacle>, Fault> {
-        let names = Names::of(&started.binding);
+        let mut attempt = Attempt { names: Names::of(&started.binding), touched: resumed, failed: None };
         for _ in 0..LOOKS_MAX {
-            let (there, about) = (names.clone(), started.clone());
-            let disk = match self.on_disk(move |owned| owned.find(&there, &about)).await? {
-                Ok(disk) => disk,
-                Err(obstacle) => return Ok(Err(undecided(obstacle))),
+            let (there, about) = (attempt.names.clone(), started.clone());
+            let standing = match self.on_disk(move |owned| owned.find(&there, &about)).await? {
+                Ok(disk) => materialize::standing(started, disk),
+                Err(Obstacle::Fail(code)) if !attempt.touched => return Ok(Err(Obstacle::Fail(code))),
+                Err(Obstacle::Fail(_)) => return Ok(Err(Obstacle::Wait(ROOT_UNFIT))),
+                Err(wait @ Obstacle::Wait(_)) => return Ok(Err(wait)),
             };
-            let done = match materialize::standing(started, disk) {
-                Standing::Written => {
-                    let names = names.clone();
-                    let closed = self.on_disk(move |owned| owned.clear(&names).and_then(|()| owned.close()));
-                    let closed = closed.await?.map_err(undecided);
-                    self.site.pass(KillPoint::MaterializeExchangeAfter).await?;
-                    return Ok(closed);
-                }
-                Standing::Untouched => match &planned {
-                    Some(planned) => self.exchange(&names, planned).await?,
-                    // What was announced cannot be made again: the rules are others now.
-                    None => Err(Obstacle::Fail(ReasonCode::WriteFailed)),
-                },
-                Standing::SwapBack => {
-                    let names = names.clone();
-                    let back = self.on_disk(move |owned| owned.exchange(&names)).await?;
-                    return Ok(back.map_err(undecided).and(Err(Obstacle::Fail(ReasonCode::Swapped))));
-                }
-                Standing::Foreign { code, spare } => {
-                    let names = names.clone();
-                    if spare && self.on_disk(move |owned| owned.clear(&names)).await?.is_err() {
-                        // A copy of a recorded version stays behind, under a name that is no document's.
-                        tracing::warn!(code = code.as_str(), "materializer.spare_left");
-                    }
-                    return Ok(Err(Obstacle::Fail(code)));
-                }
-            };
-            if done.is_err() {
-                return Ok(done);
+            if let Some(ended) = self.follow(&mut attempt, standing, started, planned.as_ref()).await? {
+                return Ok(ended);
             }
         }
-        Ok(Err(Obstacle::Fail(ReasonCode::FileChanged)))
+        Ok(Err(Obstacle::Fail(attempt.failed.unwrap_or(ReasonCode::FileChanged))))
+    }
+
+    /// Does what follows from how the attempt stands; nothing if it is to be looked at again.
+    async fn follow(
+        &self,
+        attempt: &mut Attempt,
+        standing: Standing,
+        started: &MaterializationStarted,
+        planned: Option<&Planned>,
+    ) -> Result<Option<Result<(), Obstacle>>, Fault> {
+        let fail = |code| Some(Err(Obstacle::Fail(code)));
+        let names = attempt.names.clone();
+        Ok(match (standing, attempt.failed) {
+            // A step failed, and nothing was written.
+            (Standing::Untouched, Some(code)) => {
+                self.discard(&names, started).await?;
+                fail(code)
+            }
+            // A step failed behind the exchange: it is undone, for as long as that can be tried.
+            (Standing::Written, Some(_)) => {
+                if self.on_disk(move |owned| owned.exchange(&names)).await?.is_err() {
+                    tracing::warn!("materializer.not_put_back");
+                }
+                None
+            }
+            (Standing::Written, None) => {
+                let closed = self.on_disk(move |owned| owned.close()).await?;
+                if let Err(Obstacle::Fail(code)) = closed {
+                    attempt.failed = Some(code);
+                    return Ok(None);
+                }
+                let cleared = self.clear(&attempt.names).await?;
+                self.site.pass(KillPoint::MaterializeExchangeAfter).await?;
+                Some(cleared)
+            }
+            (Standing::Untouched, None) => {
+                // What was announced cannot be made again: the rules are others now.
+                let Some(planned) = planned else { return Ok(fail(ReasonCode::WriteFailed)) };
+                match self.exchange(attempt, planned).await? {
+                    Ok(()) => None,
+                    Err(Obstacle::Fail(code)) => {
+                        attempt.failed = Some(code);
+                        None
+                    }
+                    Err(wait @ Obstacle::Wait(_)) => Some(Err(wait)),
+                }
+            }
+            (Standing::SwapBack, _) => {
+                attempt.failed = Some(ReasonCode::Swapped);
+                match self.on_disk(move |owned| owned.exchange(&names)).await? {
+                    Ok(()) => fail(ReasonCode::Swapped),
+                    // Both are there, each under the other's name: tried again, and told in the end.
+                    Err(Obstacle::Fail(_)) => None,
+                    Err(wait @ Obstacle::Wait(_)) => Some(Err(wait)),
+                }
+            }
+            (Standing::Foreign { code, spare }, _) => {
+                let cleared = if spare { self.clear(&names).await? } else { Ok(()) };
+                Some(cleared.and(Err(Obstacle::Fail(code))))
+            }
+            (Standing::Unknown, _) if attempt.touched => Some(Err(Obstacle::Wait(FILE_UNFIT))),
+            (Standing::Unknown, failed) => fail(failed.unwrap_or(ReasonCode::FileUnfit)),
+        })
+    }
+
+    /// Removes what lies beside the document. A copy of a recorded version that stays behind, under a name that is no
+    /// document's, changes nothing of what is written.
+    async fn clear(&self, names: &Names) -> Result<Result<(), Obstacle>, Fault> {
+        let names = names.clone();
+        Ok(match self.on_disk(move |owned| owned.clear(&names)).await? {
+            Err(Obstacle::Fail(code)) => {
+                tracing::warn!(code = code.as_str(), "materializer.spare_left");
+                Ok(())
+            }
+            // Whoever is not the owner any more does nothing further.
+            waits_or_done @ (Ok(()) | Err(Obstacle::Wait(_))) => waits_or_done,
+        })
+    }
+
+    /// Removes what was to be exchanged for the document, and never was.
+    async fn discard(&self, names: &Names, started: &MaterializationStarted) -> Result<(), Fault> {
+        let (names, started) = (names.clone(), started.clone());
+        if self.on_disk(move |owned| owned.discard(&names, &started)).await?.is_err() {
+            tracing::warn!("materializer.draft_left");
+        }
+        Ok(())
     }
 
     /// Puts the new file beside the document and exchanges the two. What came out is looked at after that.
-    async fn exchange(&self, names: &Names, planned: &Planned) -> Result<Result<(), Obstacle>, Fault> {
+    async fn exchange(
+        &self,
+        attempt: &mut Attempt,
+        planned: &Planned,
+    ) -> Result<Result<(), Obstacle>, Fault> {
+        let names = attempt.names.clone();
         self.site.pass(KillPoint::MaterializeFileBefore).await?;
         let (there, planned) = (names.clone(), planned.clone());
         let work = self.task(move |owned| owned.prepare(&there, planned.bytes().reveal(), planned.sha256()));
@@ -228,8 +299,8 @@ impl Change<'_> {
         }
         self.site.pass(KillPoint::MaterializeFileAfter).await?;
         self.site.pass(KillPoint::MaterializeExchangeBefore).await?;
-        let there = names.clone();
-        let exchanged = self.on_disk(move |owned| owned.exchange(&there)).await?;
+        attempt.touched = true;
+        let exchanged = self.on_disk(move |owned| owned.exchange(&names)).await?;
         self.site.pass(KillPoint::MaterializeExchangeInside).await?;
         Ok(exchanged)
     }
@@ -296,14 +367,13 @@ impl Change<'_> {
     }
 }
 
-/// Keeps an attempt open that was begun: while the file cannot be looked at or put right, nobody may say that it was
-/// not written.
-fn undecided(obstacle: Obstacle) -> Obstacle {
-    match obstacle {
-        Obstacle::Fail(ReasonCode::RootUnfit) => Obstacle::Wait(ROOT_UNFIT),
-        Obstacle::Fail(_) => Obstacle::Wait(FILE_UNFIT),
-        Obstacle::Wait(note) => Obstacle::Wait(note),
-    }
+/// Is how far one try has come.
+struct Attempt {
+    names: Names,
+    /// Whether the files may have been exchanged.
+    touched: bool,
+    /// Why it is given up, once a step has failed.
+    failed: Option<ReasonCode>,
 }
 
 async fn ended<T>(task: tokio::task::JoinHandle<T>) -> Result<T, Fault> {

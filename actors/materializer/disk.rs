@@ -99,10 +99,8 @@ impl Owned {
         self.check()?;
         // Anything larger than both is neither.
         let bytes_max = started.base.bytes.max(started.result_bytes);
-        let find = |name: &str| {
-            self.root.find(name, bytes_max).map(lies).map_err(|error| Obstacle::Fail(unwritten(&error)))
-        };
-        Ok(OnDisk { place: find(MEMORY_PATH)?, beside: find(&names.beside)? })
+        let find = |name: &str| lies(self.root.find(name, bytes_max));
+        Ok(OnDisk { place: find(MEMORY_PATH), beside: find(&names.beside) })
     }
 
     /// Puts the new file beside the document, in place of what an earlier try of the same attempt left there.
@@ -125,6 +123,18 @@ impl Owned {
         exchanged.map_err(|error| Obstacle::Fail(unwritten(&error)))
     }
 
+    /// Removes what this attempt left beside the document before the two were exchanged, and nothing else.
+    pub(super) fn discard(&self, names: &Names, started: &MaterializationStarted) -> Result<(), Obstacle> {
+        self.check()?;
+        let ours = Lies::File(started.result_sha256);
+        let fail = |error: FileError| Obstacle::Fail(unwritten(&error));
+        self.root.remove(&names.draft).map_err(fail)?;
+        if lies(self.root.find(&names.beside, started.result_bytes)) == ours {
+            self.root.remove(&names.beside).map_err(fail)?;
+        }
+        Ok(())
+    }
+
     /// Removes what lies beside the document.
     pub(super) fn clear(&self, names: &Names) -> Result<(), Obstacle> {
         self.check()?;
@@ -138,11 +148,20 @@ impl Owned {
     }
 }
 
-fn lies(found: Found) -> Lies {
+fn lies(found: Result<Found, FileError>) -> Lies {
     match found {
-        Found::Nothing => Lies::Nothing,
-        Found::File(sha256) => Lies::File(sha256),
-        Found::Other => Lies::Other,
+        Ok(Found::Nothing) => Lies::Nothing,
+        Ok(Found::File(sha256)) => Lies::File(sha256),
+        // What never comes to rest is being written right now, and not by us.
+        Ok(Found::Other) | Err(FileError::Unsteady) => Lies::Other,
+        Err(
+            FileError::Missing
+            | FileError::Link
+            | FileError::NotRegular
+            | FileError::TooLarge { .. }
+            | FileError::Exists
+            | FileError::Io { .. },
+        ) => Lies::Unread,
     }
 }
 

@@ -17,7 +17,10 @@ const CHANGED: &str = "---\nid: memory\n---\n\nBy hand.\n";
 
 /// Makes a world whose folder of documents is there, with room for so many bytes a file.
 fn remembering(bytes_max: usize) -> Desk {
-    let world = World::with_config();
+    remembering_in(World::with_config(), bytes_max)
+}
+
+fn remembering_in(world: World, bytes_max: usize) -> Desk {
     let root = folder(&world);
     std::fs::DirBuilder::new().mode(0o700).create(&root).unwrap();
     std::fs::write(root.join("memory.md"), MEMORY).unwrap();
@@ -301,4 +304,45 @@ fn a_dry_run_is_refused_as_the_decision_would_be_and_shows_an_edit_as_it_would_s
     assert!(refused.stderr.contains("proposal.decided"), "{refused:?}");
     assert_eq!(desk.decisions().len(), 1);
     desk.verify();
+}
+
+#[test]
+fn a_change_whose_end_nobody_knows_and_one_that_failed_say_their_way_out() {
+    let desk = remembering_in(Desk::rehearsal_world(), 100_000);
+    let (root, memory) = (folder(&desk.world), desk.memory());
+    let aside = root.with_file_name("aside");
+    let running = desk.world.serve(&[]);
+    desk.world.thought(&["rehearsal", "arm", "materialize.exchange.inside", "abort-process"]).expect(0);
+    let cut = desk.decide(&memory, &["accept"]);
+    assert!([0, 4, 5].contains(&cut.code), "{cut:?}");
+    assert_ne!(running.wait(), 0);
+    // Written or not: the folder that could tell is gone.
+    std::fs::rename(&root, &aside).unwrap();
+    let running = desk.world.serve(&[]);
+    let list = ["proposal-list", &memory, "--json"];
+    let open = desk.world.until(&list, |it| it.json()["code"] == "root-unfit").json();
+    assert_eq!(open["state"], "materializing");
+    for asks in [&["inbox", "show", memory.as_str()][..], &["why", &memory]] {
+        let told = desk.world.thought(asks).expect(0).stdout;
+        let says =
+            "nobody knows whether it was written: put the folder back, or make an empty one in its place";
+        assert!(told.contains(says), "{told}");
+    }
+    std::fs::DirBuilder::new().mode(0o700).create(&root).unwrap();
+    let failed = desk.world.until(&list, |it| it.json()["state"] == "failed").json();
+    assert_eq!((&failed["code"], failed.get("outlook")), (&json!("file-missing"), None));
+    let trigger = desk.story.trigger.id;
+    let out = format!(
+        "a change that failed has failed for good, and nothing is rebased: put memory.md back, then ask for it \
+         again in the chat, as in {trigger}"
+    );
+    assert_eq!(failed["hint"], json!(out));
+    let shows = format!("thought event show {trigger}");
+    assert!(failed["ways"].as_array().unwrap().contains(&json!(shows)), "{failed}");
+    let shown = desk.world.thought(&["inbox", "show", &memory, "--content"]).expect(0).stdout;
+    let again = "again     is asked for in the chat, as this was:\n  │ I moved to Lisbon, remember that.";
+    assert!(shown.contains(again) && shown.contains(&format!("way out   {shows}")), "{shown}");
+    assert!(desk.world.thought(&["why", &memory]).expect(0).stdout.contains(&out));
+    says_nothing(&desk.world.thought(&["inbox", "show", &memory]).expect(0));
+    assert_eq!(running.stop(), 0);
 }

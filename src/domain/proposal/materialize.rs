@@ -190,6 +190,8 @@ pub enum Lies {
     File(Sha256Hash),
     /// Something else, or more than may be read.
     Other,
+    /// Something of which nobody can say what it is: the system does not let it be read.
+    Unread,
 }
 
 /// Is what an attempt finds in the root.
@@ -217,6 +219,8 @@ pub enum Standing {
         /// Whether what stands beside it is a copy of the recorded base, and may go.
         spare: bool,
     },
+    /// Nobody can say whether it was written.
+    Unknown,
 }
 
 /// Says where an attempt stands that was begun with these hashes.
@@ -234,15 +238,21 @@ pub fn standing(started: &MaterializationStarted, disk: OnDisk) -> Standing {
             Lies::Nothing => Standing::Untouched,
             beside if beside == result => Standing::Untouched,
             beside if beside == base => Standing::Foreign { code: ReasonCode::FileChanged, spare: true },
-            Lies::File(_) | Lies::Other => Standing::Foreign { code: ReasonCode::Swapped, spare: false },
+            Lies::File(_) | Lies::Other | Lies::Unread => {
+                Standing::Foreign { code: ReasonCode::Swapped, spare: false }
+            }
         };
     }
-    let code = match (place, known) {
-        (_, false) => ReasonCode::Swapped,
-        (Lies::Nothing, true) => ReasonCode::FileMissing,
-        (Lies::File(_) | Lies::Other, true) => ReasonCode::FileChanged,
-    };
-    Standing::Foreign { code, spare: beside == base }
+    match (place, known) {
+        // What stands beside it tells whether the two were exchanged; where nothing does, nobody can tell.
+        (Lies::Unread, _) if matches!(beside, Lies::Nothing | Lies::Unread) => Standing::Unknown,
+        (Lies::Unread, true) => Standing::Foreign { code: ReasonCode::FileUnfit, spare: false },
+        (_, false) => Standing::Foreign { code: ReasonCode::Swapped, spare: false },
+        (Lies::Nothing, true) => Standing::Foreign { code: ReasonCode::FileMissing, spare: beside == base },
+        (Lies::File(_) | Lies::Other, true) => {
+            Standing::Foreign { code: ReasonCode::FileChanged, spare: beside == base }
+        }
+    }
 }
 
 /// Is what the log holds of the document after its source was looked at.

@@ -347,9 +347,12 @@ pub(crate) fn came_to(
 ) -> Result<Option<String>, Failure> {
     let Some(event) = reader.event(&decided.proven().id())? else { return Ok(None) };
     let Some(proposal) = one(reader, &event, Eye::alone(home, false))? else { return Ok(None) };
-    Ok(match (proposal.state, proposal.outcome, proposal.code) {
+    Ok(match (proposal.state, proposal.outcome, &proposal.code) {
         (State::Materialized, Some(receipt), _) => Some(format!("it is written: {receipt}")),
-        (State::Failed, _, Some(code)) => Some(format!("it was not written: {}", outlook::failed(&code))),
+        (State::Failed, _, Some(code)) => {
+            let out = proposal.hint.map_or_else(String::new, |out| format!("; {out}"));
+            Some(format!("it was not written: {}{out}", outlook::failed(code)))
+        }
         (State::Materializing, ..) => Some("it is being written".to_owned()),
         _ => proposal.outlook.map(|outlook| outlook.told()),
     })

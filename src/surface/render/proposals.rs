@@ -138,6 +138,11 @@ fn said(text: &mut String, proposal: &Proposal, content: &ProposalContent, room:
             text.push_str(&framed(&content.text, room, &more));
         }
     }
+    let is_over = matches!(proposal.state, State::Stale | State::Failed);
+    if let Some(asked) = content.asked.as_ref().filter(|_| is_over) {
+        push(text, "again", "is asked for in the chat, as this was:");
+        text.push_str(&framed(asked, room, &more));
+    }
     for EvidenceText { id, kind, at, text: words } in &content.evidence {
         push(text, "cites", &format!("{id}, {kind}, {}", ago(*at, now)));
         if let Some(words) = words {

@@ -274,6 +274,7 @@ fn proposal(text: &str) -> Proposal {
         hint: None,
         content: Some(ProposalContent {
             text: owned(),
+            asked: Some(owned()),
             reason: Some(owned()),
             edited: None,
             shown,

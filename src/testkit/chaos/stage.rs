@@ -54,6 +54,9 @@ pub struct Stage {
     watches: bool,
     /// Whether the memory document's folder is watched.
     remembers: bool,
+    /// Where that folder is, and how large a file in it may be.
+    context_root: PathBuf,
+    context_bytes_max: u64,
     /// What is declared.
     pub files: Files,
     /// How runners behave.
@@ -123,11 +126,16 @@ impl Stage {
         parts: &[&'static str],
         watches: bool,
     ) -> Self {
+        // The way to a temporary directory may lead through a link.
+        let context_root =
+            directory.path().canonicalize().expect("the test's directory").join("kept/context");
         Self {
             directory,
             disk,
             watches,
             remembers: false,
+            context_root,
+            context_bytes_max: Bounds::default().file_bytes_max,
             files: Files::of(parts),
             temper: Temper::MILD,
             points: KillPoints::for_rehearsal(),
@@ -143,7 +151,7 @@ impl Stage {
     /// Watches the folder of the memory document as well, with this document in it.
     #[must_use]
     pub fn remembering(mut self, text: &str) -> Self {
-        std::fs::create_dir(self.context_root()).expect("a folder for the test");
+        std::fs::create_dir_all(self.context_root()).expect("a folder for the test");
         std::fs::write(self.context_root().join(MEMORY_PATH), text).expect("a document for the test");
         self.remembers = true;
         self
@@ -154,12 +162,21 @@ impl Stage {
         self.remembers = remembers;
     }
 
+    /// Says how large a file in the folder of the memory document may be, from the next start.
+    pub fn set_context_bytes_max(&mut self, bytes_max: u64) {
+        self.context_bytes_max = bytes_max;
+    }
+
+    /// Watches the folder of another stage's memory document, from the next start.
+    pub fn share_context(&mut self, other: &Self) {
+        self.context_root.clone_from(&other.context_root);
+        self.remembers = true;
+    }
+
     /// Returns the folder of the memory document.
     #[must_use]
     pub fn context_root(&self) -> PathBuf {
-        // The way to a temporary directory may lead through a link.
-        let directory = self.directory.path().canonicalize().expect("the test's directory");
-        directory.join("context")
+        self.context_root.clone()
     }
 
     /// Waits until something holds of the log.
@@ -197,7 +214,9 @@ impl Stage {
             producers.push(producer(FOLDER, &self.folder(), &data));
         }
         if self.remembers {
-            producers.push(producer(MEMORY_SOURCE, &self.context_root(), &data));
+            let mut memory = producer(MEMORY_SOURCE, &self.context_root, &data);
+            memory.rules.bounds.file_bytes_max = self.context_bytes_max;
+            producers.push(memory);
         }
         ServiceArgs {
             data,

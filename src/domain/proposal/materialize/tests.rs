@@ -147,7 +147,7 @@ fn every_state_of_the_two_names_has_one_answer() {
     let (base, result, foreign, other) =
         (file(BASE), file(RESULT), file(b"by hand"), file(b"by another hand"));
     let foreign_now = |code, spare| Standing::Foreign { code, spare };
-    use ReasonCode::{FileChanged, FileMissing, Swapped};
+    use ReasonCode::{FileChanged, FileMissing, FileUnfit, Swapped};
     for (place, beside, expected) in [
         (base, Lies::Nothing, Standing::Untouched),
         (base, result, Standing::Untouched),
@@ -170,6 +170,16 @@ fn every_state_of_the_two_names_has_one_answer() {
         (Lies::Nothing, Lies::Nothing, foreign_now(FileMissing, false)),
         (Lies::Nothing, result, foreign_now(FileMissing, false)),
         (Lies::Nothing, foreign, foreign_now(Swapped, false)),
+        // What cannot be read: the other of the two tells what became of the file, or nobody can.
+        (Lies::Unread, Lies::Nothing, Standing::Unknown),
+        (Lies::Unread, Lies::Unread, Standing::Unknown),
+        (Lies::Unread, result, foreign_now(FileUnfit, false)),
+        (Lies::Unread, base, foreign_now(FileUnfit, false)),
+        (Lies::Unread, foreign, foreign_now(Swapped, false)),
+        (result, Lies::Unread, Standing::SwapBack),
+        (base, Lies::Unread, foreign_now(Swapped, false)),
+        (foreign, Lies::Unread, foreign_now(Swapped, false)),
+        (Lies::Nothing, Lies::Unread, foreign_now(Swapped, false)),
     ] {
         assert_eq!(standing(&started(), OnDisk { place, beside }), expected, "{place:?} {beside:?}");
     }
@@ -178,7 +188,7 @@ fn every_state_of_the_two_names_has_one_answer() {
 #[test]
 fn nothing_foreign_is_ever_given_up() {
     let file = |bytes: &[u8]| Lies::File(Sha256Hash::of(bytes));
-    let foreign = [file(b"by hand"), Lies::Other];
+    let foreign = [file(b"by hand"), Lies::Other, Lies::Unread];
     let all = [file(BASE), file(RESULT), Lies::Nothing].into_iter().chain(foreign);
     for place in all.clone() {
         for beside in all.clone() {

@@ -21,6 +21,9 @@ use crate::failure::Failure;
 pub struct ProposalContent {
     /// What is proposed.
     pub text: String,
+    /// The message that it was asked for in; nothing if that was erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -150,9 +153,16 @@ pub(super) fn of(
             (text, None, &[][..], Shown::Focus)
         }
     };
+    let trigger = match proven {
+        AnyProven::Memory(proven) => proven.payload().proposer.trigger,
+        AnyProven::Correction(proven) => proven.payload().proposer.trigger,
+        AnyProven::Focus(proven) => proven.payload().proposer.trigger,
+    };
+    let asked = self::evidence(reader, &trigger)?.and_then(|message| message.text);
     let evidence = cited.iter().map(|id| evidence(reader, id)).collect::<Result<Vec<_>, _>>()?;
     Ok(ProposalContent {
         text,
+        asked,
         reason: reason.map(|reason| reason.reveal().to_owned()),
         edited,
         shown,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thoughtstream_actors::materializer::{self, ContextRoot, Ground, Unfit, Wanted};
 use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::payload::proposal::{Disposition, MemoryChangeProposed};
 use thoughtstream_domain::proposal::reason::ReasonCode;
 use thoughtstream_store::Reader;
@@ -214,6 +215,43 @@ const fn way_out(code: ReasonCode) -> &'static str {
     }
 }
 
+/// Says what a person does after a change has failed, which is final: `asked` is the message that it was asked for in.
+pub(super) fn after_failure(code: &str, asked: Option<&EventId>) -> String {
+    let mended = match reason(code) {
+        Some(ReasonCode::RootUnfit) => "put the folder right",
+        Some(ReasonCode::FileMissing) => "put memory.md back",
+        Some(ReasonCode::FileLinked) => "put the file itself in the place of the link",
+        Some(ReasonCode::FileUnfit) => "make memory.md a regular file that the service may read",
+        Some(ReasonCode::NoSpace) => "make room on the disk",
+        Some(ReasonCode::WriteFailed) => "let the service write in that folder",
+        Some(ReasonCode::Swapped) => {
+            "compare memory.md with the .thought-*.new beside it, keep what is right, remove the other"
+        }
+        Some(ReasonCode::ScanFailed | ReasonCode::ScanDiffers | ReasonCode::ReceiptFailed) => {
+            "look what memory.md says now, and at thought source look filesystem:telegram-agent-context"
+        }
+        Some(ReasonCode::BaseDamaged | ReasonCode::OtherTarget) => "see what thought verify says",
+        Some(
+            ReasonCode::NotText
+            | ReasonCode::FrontmatterMissing
+            | ReasonCode::FrontmatterMalformed
+            | ReasonCode::IdMissing
+            | ReasonCode::IdTwice
+            | ReasonCode::IdChanged
+            | ReasonCode::TooLarge
+            | ReasonCode::Unchanged
+            | ReasonCode::StaleBase
+            | ReasonCode::FileChanged,
+        )
+        | None => "",
+    };
+    let mended = if mended.is_empty() { String::new() } else { format!("{mended}, then ") };
+    let asked = asked.map_or_else(String::new, |id| format!(", as in {id}"));
+    format!(
+        "a change that failed has failed for good, and nothing is rebased: {mended}ask for it again in the chat{asked}"
+    )
+}
+
 /// Says what a person can do about what is in the way of whoever writes.
 pub(super) fn remedy(code: &str) -> &'static str {
     match code {
@@ -227,11 +265,15 @@ pub(super) fn remedy(code: &str) -> &'static str {
         }
         "root-lock-replaced" => "somebody replaced the lock in that folder: find out who writes there",
         "root-lock-failed" => "no lock can be made in that folder: it has to be writable",
-        "root-unfit" => "the folder is gone or a link, and a change was begun in it: put it back",
-        "file-unfit" => {
-            "memory.md cannot be looked at, and a change was begun: let the service read and write it"
+        "root-unfit" => {
+            "a change was begun in that folder, which is gone or a link, so nobody knows whether it was written: \
+             put the folder back, or make an empty one in its place to have the change end as failed"
         }
-        "waits-for-scan" => "the actor that looks at that folder is down",
+        "file-unfit" => {
+            "a change was begun and memory.md cannot be read, so nobody knows whether it was written: let the \
+             service read it, or move it away to have the change end as failed"
+        }
+        "waits-for-scan" => "the actor that looks at that folder is down: thought tree says why",
         "log-unwritable" => "the log takes nothing at the moment: see thought doctor",
         "paused" => "the service was started paused",
         _ => "see thought tree",

@@ -9,7 +9,7 @@ use thoughtstream_domain::proposal::lineage::{AnyProven, LineageError, Proven, p
 use thoughtstream_store::Reader;
 
 use super::super::Live;
-use super::outlook::{Home, Outlook, Verdict, remedy, wanted};
+use super::outlook::{Home, Outlook, Verdict, after_failure, remedy, wanted};
 use super::{Proposal, State, content};
 use crate::failure::Failure;
 
@@ -199,9 +199,10 @@ fn memory(
     } else if let Ok(failed) = last.payload_as::<MaterializationFailed>() {
         proposal.state = State::Failed;
         proposal.code = Some(failed.code.as_str().to_owned());
-        proposal.ways = vec![show(&proposal.id), format!("thought inbox later {} --for-good", proposal.id)];
-        proposal.hint =
-            Some("nothing is rebased: mend the cause, and ask for it again in the chat".to_owned());
+        let asked = proposal.trigger.map(|id| format!("thought event show {id}"));
+        let later = format!("thought inbox later {} --for-good", proposal.id);
+        proposal.ways = [show(&proposal.id)].into_iter().chain(asked).chain([later]).collect();
+        proposal.hint = Some(after_failure(failed.code.as_str(), proposal.trigger.as_ref()));
     } else {
         proposal.state = State::Materializing;
         unwritten(proposal, eye.writer, None);
