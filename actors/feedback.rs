@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use thoughtstream_domain::commit::{Commit, Row};
+use thoughtstream_domain::commit::{Commit, Refusal, Row, Verdict};
 use thoughtstream_domain::dispatch::feedback_progress;
-use thoughtstream_domain::event::{Candidate, Event};
+use thoughtstream_domain::event::Event;
 use thoughtstream_domain::feedback::{self, Feedback};
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::judgment::Judged;
@@ -107,20 +107,24 @@ impl FeedbackState {
             let (reader, bot) = (self.args.reader.clone(), self.args.bot.clone());
             let read = tokio::task::spawn_blocking(move || next(&reader, &bot)).await;
             let read = read.map_err(|_| Fault(LOOK_FAILED))?.map_err(|_| Fault(STORE_UNREADABLE))?;
-            let Some((last, made)) = read else { return Ok(()) };
+            let Some(Read { last, made }) = read else { return Ok(()) };
             let judged = u64::from(made.is_some());
             let row = Row::Pass {
                 consumer: feedback_progress(&self.args.bot),
                 source: self.args.bot.clone(),
                 sequence: last,
             };
-            let commit =
-                Commit { appends: made.into_iter().collect(), rows: vec![row.clone()], ..Commit::default() };
-            let verdict = self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
-            if verdict.placed().is_none() {
+            let mut commit = made.unwrap_or_default();
+            commit.rows.push(row.clone());
+            match self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))? {
+                Verdict::Committed(_) | Verdict::AlreadyCommitted(_) => {}
+                // Somebody judged the reply meanwhile: what follows is to be worked out anew.
+                Verdict::Refused(Refusal::Precondition { .. }) => continue,
                 // It was judged before, in another way; that stands, and this feedback is passed.
-                let commit = Commit { rows: vec![row], ..Commit::default() };
-                self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
+                Verdict::Conflict(_) | Verdict::Refused(_) => {
+                    let commit = Commit { rows: vec![row], ..Commit::default() };
+                    self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
+                }
             }
             self.judged += judged;
             self.args.status.settled();
@@ -129,29 +133,38 @@ impl FeedbackState {
     }
 }
 
-/// Reads up to the next feedback that judges something: how far it came, and the judgment. `None` at the end.
-fn next(reader: &Reader, bot: &SourceId) -> Result<Option<(u64, Option<Candidate>)>, RowError> {
+/// Is what one look at the log found.
+struct Read {
+    /// How far it came.
+    last: u64,
+    /// What follows from the feedback there, if anything does.
+    made: Option<Commit>,
+}
+
+/// Reads up to the next feedback that judges something; `None` at the end.
+fn next(reader: &Reader, bot: &SourceId) -> Result<Option<Read>, RowError> {
     let types = [TelegramCorrection::kind().name, TelegramReaction::kind().name];
     let after = reader.progress(&feedback_progress(bot), bot)?;
     let page = reader.backlog(&types, bot, after, PAGE)?;
     let mut last = None;
     for event in &page {
         last = Some(event.sequence);
-        if let Some(candidate) = judgment(reader, bot, event)? {
-            return Ok(Some((event.sequence, Some(candidate))));
+        if let Some(commit) = judgment(reader, bot, event)? {
+            return Ok(Some(Read { last: event.sequence, made: Some(commit) }));
         }
     }
-    Ok(last.map(|last| (last, None)))
+    Ok(last.map(|last| Read { last, made: None }))
 }
 
-fn judgment(reader: &Reader, bot: &SourceId, event: &Event) -> Result<Option<Candidate>, RowError> {
+fn judgment(reader: &Reader, bot: &SourceId, event: &Event) -> Result<Option<Commit>, RowError> {
     let Some(feedback) = feedback::read(event) else { return Ok(None) };
     let Some((receipt, delivered)) = receipt(reader, bot, &feedback)? else { return Ok(None) };
     let Some(output) = reader.event(&delivered.binding.output)? else { return Ok(None) };
     let Ok(judged) = Judged::of(&output) else { return Ok(None) };
-    let given = reader.judgments_of(&output)?;
+    let said = reader.said_of(&output)?;
     // A correction that does not fit the contract corrects nothing.
-    Ok(feedback::project(&feedback, event, &judged, &receipt, &given).ok().flatten())
+    let made = feedback::project(&feedback, event, &judged, &receipt, &said).unwrap_or_default();
+    Ok((!made.is_empty()).then(|| said.commit(made)))
 }
 
 /// Finds the receipt of the message that feedback is about, from the newest on. Numbers rise within a chat, so it

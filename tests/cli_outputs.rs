@@ -373,3 +373,119 @@ fn a_data_set_is_the_owners_whole_and_the_same_twice() {
     // These runs were settled without a trace: that is said, and is no run without steps.
     assert_eq!((first.get("trace"), &exported["withoutTrace"]), (Some(&Value::Null), &json!(2)));
 }
+
+/// Runs judgments at once, each a process of its own; says which was taken and what the other was told.
+fn one_of_two(garden: &Garden, commands: [&[&str]; 2]) -> (usize, Answer) {
+    let mut answers = garden.world.at_once(&commands);
+    let taken: Vec<usize> = (0..2).filter(|index| answers[*index].code == 0).collect();
+    let [taken] = taken[..] else { panic!("not one of two: {answers:?}") };
+    (taken, answers.remove(1 - taken))
+}
+
+#[test]
+fn two_who_contradict_each_other_at_once_leave_one_judgment_and_one_who_is_told() {
+    const ROUNDS: usize = 24;
+    let garden = Garden::new("private", &["Water it."; ROUNDS]);
+    let running = garden.world.serve(&[]);
+    let by = format!("by uid:{} at 2", nix::unistd::geteuid().as_raw());
+    let mut won = [0; 2];
+    for number in 0..ROUNDS {
+        let run = garden.run(number);
+        let words = ["--accept", "--reject"];
+        let (taken, told) = one_of_two(
+            &garden,
+            words.map(|word| ["judge", &run, word]).each_ref().map(|command| &command[..]),
+        );
+        won[taken] += 1;
+        let rows = garden.judgments(&["--all", "--run", &run]);
+        let [stands] = &rows[..] else { panic!("both were written: {rows:?}") };
+        assert_eq!(stands["opinion"], words[taken].trim_start_matches("--"));
+        let id = stands["id"].as_str().unwrap();
+        // Who, when, what, and how to change it knowingly.
+        let told = told.expect(1).stderr;
+        let ways = [format!("--supersedes {id}"), format!("thought judge --retract {id}")];
+        for word in ["judgment.contradicts", &by, id, &ways[0], &ways[1]] {
+            assert!(told.contains(word), "{word}: {told}");
+        }
+        // Of two who replace the same judgment, one replaces it; the other is told of the new one.
+        let other = words[1 - taken];
+        let replacing =
+            [["judge", &run, other, "--supersedes", id], ["judge", &run, words[taken], "--supersedes", id]];
+        let replacing = if number % 2 == 0 { replacing } else { [replacing[1], replacing[0]] };
+        let (_, told) = one_of_two(&garden, replacing.each_ref().map(|command| &command[..]));
+        assert!(told.expect(1).stderr.contains("judgment."));
+        let rows = garden.judgments(&["--run", &run]);
+        let [stands] = &rows[..] else { panic!("not one stands: {rows:?}") };
+        // One takes it back while the other replaces it: whatever comes first, one word stands or none.
+        let id = stands["id"].as_str().unwrap();
+        let answers = garden.world.at_once(&[
+            &["judge", "--retract", id],
+            &["judge", &run, other, "--criterion", "v1", "--supersedes", id],
+        ]);
+        assert!(answers.iter().any(|answer| answer.code == 0), "{answers:?}");
+        assert!(garden.judgments(&["--run", &run]).len() <= 1);
+    }
+    assert_eq!(running.stop(), 0);
+    garden.world.thought(&["verify"]).expect(0);
+    assert_eq!(won[0] + won[1], ROUNDS);
+}
+
+#[test]
+fn many_who_say_the_same_at_once_say_it_once() {
+    let garden = Garden::new("private", &["Water it."]);
+    let run = garden.run(0);
+    let running = garden.world.serve(&[]);
+    let same: [&str; 4] = ["judge", &run, "--accept", "--quality"];
+    let answers = garden.world.at_once(&[&same, &same, &same, &same]);
+    let made = answers.iter().filter(|answer| answer.stdout.starts_with("judged ")).count();
+    let already = answers.iter().filter(|answer| answer.stdout.starts_with("already judged ")).count();
+    assert_eq!((made, already), (1, 3), "{answers:?}");
+    assert_eq!(garden.judgments(&["--all"]).len(), 1);
+    // By criteria of their own, everybody is heard.
+    let criteria: Vec<String> = (0..6).map(|number| format!("c{number}")).collect();
+    let own: Vec<[&str; 5]> =
+        criteria.iter().map(|criterion| ["judge", &run, "--reject", "--criterion", criterion]).collect();
+    let own: Vec<&[&str]> = own.iter().map(|command| &command[..]).collect();
+    garden.world.at_once(&own).into_iter().for_each(|answer| drop(answer.expect(0)));
+    assert_eq!(garden.judgments(&["--all"]).len(), 7);
+    assert_eq!(running.stop(), 0);
+    garden.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn two_who_contradict_each_other_without_a_service_leave_one_judgment() {
+    const ROUNDS: usize = 6;
+    let garden = Garden::new("private", &["Water it."; ROUNDS]);
+    for number in 0..ROUNDS {
+        let run = garden.run(number);
+        // Whoever finds the log held by the other is told so, and has written nothing.
+        let (_, told) = one_of_two(&garden, [&["judge", &run, "--accept"], &["judge", &run, "--reject"]]);
+        let held = told.code == 4 && told.stderr.contains("data.held");
+        assert!(held || told.code == 1 && told.stderr.contains("judgment.contradicts"), "{told:?}");
+        assert_eq!(garden.judgments(&["--all", "--run", &run]).len(), 1);
+    }
+    garden.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn what_is_replaced_is_what_stands_and_a_comparison_has_one_outcome() {
+    let garden = Garden::new("private", &["Water it.", "Leave it."]);
+    let (one, two) = (garden.run(0), garden.run(1));
+    let id = |answer: Answer| answer.expect(0).json()["id"].as_str().unwrap().to_owned();
+    let first = id(garden.judge(&[&one, "--accept"]));
+    let second = id(garden.judge(&[&one, "--reject", "--supersedes", &first]));
+    let refused = garden.judge(&[&one, "--accept", "--quality", "--supersedes", &first]).expect(1).stderr;
+    assert!(refused.contains("judgment.not-standing") && refused.contains(&second), "{refused}");
+    // Taking back what was replaced lets nothing stand beside its contrary.
+    garden.judge(&["--retract", &first]).expect(0);
+    assert_eq!(garden.judgments(&[]).len(), 1);
+    let refused = garden.judge(&[&one, "--accept", "--quality", "--supersedes", &first]).expect(1).stderr;
+    assert!(refused.contains("was taken back"), "{refused}");
+    let better = id(garden.judge(&[&one, "--prefer-over", &two]));
+    let refused = garden.judge(&[&two, "--prefer-over", &one]).expect(1).stderr;
+    assert!(refused.contains(&format!("thought judge --retract {better}")), "{refused}");
+    assert!(!refused.contains("--supersedes"), "it is a judgment of the other output: {refused}");
+    garden.judge(&["--retract", &better]).expect(0);
+    garden.judge(&[&two, "--prefer-over", &one]).expect(0);
+    garden.world.thought(&["verify"]).expect(0);
+}

@@ -104,6 +104,15 @@ impl World {
         self.command(arguments).output().unwrap().into()
     }
 
+    /// Runs as many commands at once as are named, each a process of its own.
+    pub(crate) fn at_once(&self, commands: &[&[&str]]) -> Vec<Answer> {
+        let start = |arguments: &&[&str]| {
+            self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let started: Vec<Child> = commands.iter().map(start).collect();
+        started.into_iter().map(|child| child.wait_with_output().unwrap().into()).collect()
+    }
+
     /// Runs a command with a text at its stdin.
     pub(crate) fn thought_with(&self, arguments: &[&str], stdin: &str) -> Answer {
         let file = self.base().join("stdin");

@@ -138,6 +138,14 @@ pub enum Precondition {
         /// The key.
         key: IdempotencyKey,
     },
+    /// The newest judgment that names this output, or the newest retraction of one, stands at this position (0: there
+    /// is none): whoever judges has seen everything that was said before.
+    JudgedThrough {
+        /// The output.
+        output: EventId,
+        /// The position.
+        position: u64,
+    },
     /// The consumer is not paused: whoever opens an attempt may not know yet what a person decided. Refused as
     /// [`Refusal::Paused`].
     NotPaused(ConsumerId),

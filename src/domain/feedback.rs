@@ -7,7 +7,7 @@
 use crate::content::Content;
 use crate::event::{Candidate, Event};
 use crate::id::IdempotencyKey;
-use crate::judgment::{Given, JudgeError, Judged, Judging, Proposed, active, judge, retract};
+use crate::judgment::{Given, JudgeError, Judged, Judging, Proposed, Said, judge, retract};
 use crate::payload::delivery::DeliveryDelivered;
 use crate::payload::judgment::Opinion;
 use crate::payload::telegram::{ChatId, MessageId, SenderId, TelegramCorrection, TelegramReaction};
@@ -73,8 +73,8 @@ pub fn is_about(feedback: &Feedback, receipt: &DeliveryDelivered) -> bool {
         && receipt.binding.sender.is_none_or(|answered| answered == feedback.sender)
 }
 
-/// Makes the event that feedback becomes; `None` if nothing follows: it says what stands already, or takes back
-/// what was never said. `event` is the feedback's own, `given` everything that was thought of the output before.
+/// Makes the events that feedback becomes; none if nothing follows: it says what stands already, or takes back what
+/// was never said. `event` is the feedback's own, `said` everything that was thought of the output before.
 ///
 /// # Errors
 /// [`JudgeError`] if the correction does not fit the output's contract.
@@ -83,28 +83,28 @@ pub fn project(
     event: &Event,
     judged: &Judged,
     receipt: &Event,
-    given: &[Given],
-) -> Result<Option<Candidate>, JudgeError> {
-    let key = IdempotencyKey::parse(&format!("feedback/{}", event.id)).expect("an id makes a key");
+    said: &Said,
+) -> Result<Vec<Candidate>, JudgeError> {
     // What a person says in the chat replaces what they said there before, and nothing said elsewhere.
-    let standing = active(given);
     let ours =
-        |given: &&&Given| given.newer.as_ref().is_some_and(|newer| newer.criterion_version == CRITERION);
-    let before = standing.iter().filter(ours).max_by_key(|given| given.event.position).copied();
+        |given: &&Given| given.newer.as_ref().is_some_and(|newer| newer.criterion_version == CRITERION);
+    let standing = said.standing().into_iter().filter(ours);
+    let before = standing.max_by_key(|given| given.event.position);
     let opinion = match &feedback.word {
         Word::Accept => Proposed::Accept,
         Word::Reject => Proposed::Reject,
         Word::Correct(text) => Proposed::CorrectText(text),
         Word::TakeBack => {
-            let thumb = before.filter(|given| matches!(given.opinion, Opinion::Accept | Opinion::Reject));
-            let Some(thumb) = thumb else { return Ok(None) };
-            return retract(&thumb.event, None, Some(event), None, key).map(Some);
+            let thumbs = thumbs(before, said).into_iter().enumerate();
+            return thumbs
+                .map(|(number, thumb)| retract(&thumb.event, None, Some(event), None, key(event, number)))
+                .collect();
         }
     };
     // A thumb on what was corrected says nothing new about what was sent.
     let corrected = before.is_some_and(|given| matches!(given.opinion, Opinion::Correct { .. }));
     if corrected && !matches!(feedback.word, Word::Correct(_)) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let judging = Judging {
         opinion,
@@ -118,7 +118,25 @@ pub fn project(
         supersedes: before.map(|given| &given.event),
         operator: None,
     };
-    judge(judged, &judging, key).map(Some)
+    Ok(vec![judge(judged, &judging, key(event, 0))?])
+}
+
+/// Returns the thumb that stands and those that it replaced: whoever takes it back holds none of them.
+fn thumbs<'s>(before: Option<&'s Given>, said: &'s Said) -> Vec<&'s Given> {
+    let (mut found, mut next) = (Vec::new(), before);
+    while let Some(thumb) = next.filter(|given| matches!(given.opinion, Opinion::Accept | Opinion::Reject)) {
+        next = said.given.iter().find(|given| Some(given.event.id) == thumb.supersedes());
+        found.push(thumb);
+    }
+    found.retain(|thumb| !thumb.retracted);
+    found
+}
+
+/// Returns the key of the event that feedback becomes, and of each further one.
+fn key(event: &Event, number: usize) -> IdempotencyKey {
+    let id = event.id;
+    let key = if number == 0 { format!("feedback/{id}") } else { format!("feedback/{id}/{number}") };
+    IdempotencyKey::parse(&key).expect("an id makes a key")
 }
 
 #[cfg(test)]
@@ -195,5 +213,39 @@ mod tests {
         {
             assert_eq!(nothing, None);
         }
+    }
+
+    #[test]
+    fn a_thumb_that_is_taken_away_leaves_none_of_those_before_it() {
+        use crate::judgment::tests::{given, output, plain};
+        let judged = Judged::of(&output("It is dry.", 1, Privacy::Sensitive, 10)).unwrap();
+        let thumb = |opinion, before: Option<&Given>, position| {
+            let judging = Judging {
+                criterion_version: CRITERION,
+                supersedes: before.map(|before| &before.event),
+                ..plain(opinion)
+            };
+            given(&judged, &judging, position)
+        };
+        let up = thumb(Proposed::Accept, None, 11);
+        let down = thumb(Proposed::Reject, Some(&up), 12);
+        let by_command = given(&judged, &plain(Proposed::Accept), 13);
+        let of = |given: &[&Given]| Said {
+            output: judged.event.id,
+            given: given.iter().map(|given| (*given).clone()).collect(),
+            through: 13,
+        };
+        let event = reaction(&[], &["👎"]);
+        let feedback = read(&event).unwrap();
+        let taken = |said: &Said| -> Vec<crate::id::EventId> {
+            let made = project(&feedback, &event, &judged, &up.event, said).unwrap();
+            let keys: std::collections::BTreeSet<_> = made.iter().map(Candidate::id).collect();
+            assert_eq!(keys.len(), made.len(), "each is an event of its own");
+            made.iter().map(|candidate| candidate.envelope().parents[0].id).collect()
+        };
+        assert_eq!(taken(&of(&[&up, &down, &by_command])), [down.event.id, up.event.id]);
+        let gone = Given { retracted: true, ..up.clone() };
+        assert_eq!(taken(&of(&[&gone, &down, &by_command])), [down.event.id]);
+        assert!(taken(&of(&[&by_command])).is_empty(), "what was said elsewhere stays");
     }
 }

@@ -5,8 +5,10 @@
 //! and what follows from it ([`effective`]) is derived anew each time from the log alone.
 
 mod effective;
+mod standing;
 
 pub use effective::{Authority, Hidden, PROJECTION_VERSION, Projection, Status, project};
+pub use standing::{Question, Said, StandingError, active, contradict, says_the_same};
 
 use crate::canonical::{self, JsonError};
 use crate::content::Content;
@@ -428,27 +430,6 @@ impl Given {
             && self.event.parents.first() == Some(&judged.event.id)
             && self.event.privacy >= judged.event.privacy
             && self.event.position > judged.event.position
-    }
-}
-
-/// Returns which judgments of one output hold: not taken back, and not replaced by one that was not.
-#[must_use]
-pub fn active(all: &[Given]) -> Vec<&Given> {
-    let standing = || all.iter().filter(|given| !given.retracted);
-    let replaced: Vec<EventId> = standing().filter_map(Given::supersedes).collect();
-    standing().filter(|given| !replaced.contains(&given.event.id)).collect()
-}
-
-/// Says whether an active judgment already says exactly this: saying it again adds nothing.
-#[must_use]
-pub fn says_the_same(given: &Given, candidate: &Candidate) -> bool {
-    let offered: Result<TrainingExample, _> = serde_json::from_slice(candidate.payload().reveal());
-    match (&given.newer, offered) {
-        (Some(newer), Ok(offered)) => {
-            TrainingExample { operator: None, ..offered }
-                == TrainingExample { operator: None, ..*newer.clone() }
-        }
-        _ => false,
     }
 }
 

@@ -11,6 +11,7 @@
 mod accounts;
 mod documents;
 mod events;
+mod judgments;
 mod materializations;
 mod named;
 mod progress;
@@ -132,6 +133,8 @@ pub enum FindingKind {
     Account,
     /// What stands behind a proposal, a decision about one or what followed from it does not hold.
     Proposal,
+    /// A judgment is not about what it hangs on, or two that hold contradict each other.
+    Judgment,
     /// A document row or version is wrong.
     Document,
     /// Stored content does not have the hash it is stored under, or is missing.
@@ -238,6 +241,9 @@ pub fn verify(reader: &Reader, mut options: Options<'_>) -> Result<Report, RowEr
     });
     if let Err(error) = guarded(|| proposals::check(reader, &mut findings)) {
         findings.add_error("proposals", &error);
+    }
+    if let Err(error) = guarded(|| judgments::check(reader, &mut findings)) {
+        findings.add_error("judgments", &error);
     }
     if let Err(error) = guarded(|| materializations::check(reader, &mut findings)) {
         findings.add_error("materializations", &error);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use thoughtstream_actors::log::{LogError, LogState};
 use thoughtstream_actors::service::{OperateError, ReloadError, ServiceHandle};
+use thoughtstream_domain::commit::{Refusal, Verdict};
 use thoughtstream_domain::declaration::Catalog;
 use thoughtstream_domain::id::{ConsumerId, SourceId};
 use thoughtstream_domain::time::Timestamp;
@@ -41,6 +42,10 @@ const WATCH_AT_LEAST: Duration = Duration::from_secs(2);
 
 /// A decision is one commit; an answer that takes longer means that the log is stuck.
 const DECIDE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a judgment is worked out anew because others judged the same output meanwhile: far more than people
+/// are at it.
+const LOOKS_MAX: usize = 64;
 
 /// Is the service's side of both doors.
 #[derive(Debug, Clone)]
@@ -216,11 +221,11 @@ impl ServiceDesk {
                 self.tell(consumer).await?;
                 self.say(reply, &done).await
             }
-            Operate::Redact { .. }
-            | Operate::Judge(_)
-            | Operate::Retract { .. }
-            | Operate::Reconcile { .. } => {
+            Operate::Redact { .. } | Operate::Reconcile { .. } => {
                 self.say(reply, &self.decide(operation.clone(), peer).await?).await
+            }
+            Operate::Judge(_) | Operate::Retract { .. } => {
+                self.say(reply, &self.judge(operation.clone(), peer).await?).await
             }
             Operate::Postpone { id, until } => {
                 self.say(reply, &self.postpone(id.clone(), *until, peer).await?).await
@@ -394,6 +399,23 @@ impl ServiceDesk {
         self.settle_decision(self.work_out(operation, peer).await?).await
     }
 
+    /// Works a judgment out from what was said so far, and hands it in; if somebody said more meanwhile, again.
+    async fn judge(&self, operation: Operate, peer: &Peer) -> Result<Done, Failure> {
+        for _ in 0..LOOKS_MAX {
+            match self.work_out(operation.clone(), peer).await? {
+                Decision::Already(done) => return Ok(done),
+                Decision::Commit(commit, done) => {
+                    let verdict = self.hand_in(*commit).await?;
+                    if !matches!(verdict, Verdict::Refused(Refusal::Precondition { .. })) {
+                        return operate::settle(verdict, done);
+                    }
+                }
+            }
+        }
+        let what = format!("others judged the same output {LOOKS_MAX} times meanwhile: nothing was written");
+        Err(Failure::new(Exit::Refused, "decision.overtaken", what).with_hint("look again and decide again"))
+    }
+
     async fn settle_decision(&self, decision: Decision) -> Result<Done, Failure> {
         match decision {
             Decision::Already(done) => Ok(done),
@@ -423,8 +445,12 @@ impl ServiceDesk {
         commit: thoughtstream_domain::commit::Commit,
         done: Done,
     ) -> Result<Done, Failure> {
+        operate::settle(self.hand_in(commit).await?, done)
+    }
+
+    async fn hand_in(&self, commit: thoughtstream_domain::commit::Commit) -> Result<Verdict, Failure> {
         let decided = timeout(DECIDE_PATIENCE, self.service.decide(commit)).await;
-        operate::settle(decided.map_err(|_| stuck())?.map_err(|error| log_failure(&error))?, done)
+        decided.map_err(|_| stuck())?.map_err(|error| log_failure(&error))
     }
 
     async fn tell(&self, consumer: &ConsumerId) -> Result<(), Failure> {

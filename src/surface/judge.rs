@@ -1,16 +1,18 @@
 //! How a person's judgment of an output gets into the log: what is asked, and the commit it becomes.
+//!
+//! A commit is worked out from everything that was said of the output so far, and carries that as a precondition: if
+//! somebody was faster, the log refuses it, and whoever asked looks again.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thoughtstream_domain::commit::Commit;
+use thoughtstream_domain::commit::{Commit, Precondition};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Candidate, Event};
 use thoughtstream_domain::id::{EventId, RunId};
 use thoughtstream_domain::judgment::{
-    self, Given, JudgeError, Judged, Judging, Proposed, active, says_the_same,
+    self, Given, JudgeError, Judged, Judging, Proposed, Said, StandingError,
 };
 use thoughtstream_domain::lifecycle::RunState;
-use thoughtstream_domain::payload::judgment::Opinion;
 use thoughtstream_domain::registry::DraftPayload;
 use thoughtstream_store::Reader;
 
@@ -115,36 +117,45 @@ pub(crate) fn decide(
     };
     let candidate =
         judgment::judge(&judged, &judging, operation.key).map_err(|error| judge_failure(&error))?;
-    let given = reader.judgments_of(&judged.event)?;
-    let standing = active(&given);
-    if let Some(same) = standing.iter().find(|given| says_the_same(given, &candidate)) {
+    let said = reader.said_of(&judged.event)?;
+    if let Some(same) = said.same_as(&candidate) {
         return Ok(Decision::Already(done("judged", &same.event.id, true, Some(same.event.id))));
     }
-    contradicts(&standing, request)?;
-    Ok(made("judged", candidate))
+    said.admit(&candidate).map_err(|error| standing_failure(&error, &request.run))?;
+    let mut unchanged = vec![said.unchanged()];
+    if let Some(other) = &other {
+        // Whoever prefers the other way round says so of the other output.
+        let said = reader.said_of(&other.event)?;
+        said.admit(&candidate).map_err(|error| standing_failure(&error, &request.run))?;
+        unchanged.push(said.unchanged());
+    }
+    Ok(made("judged", candidate, unchanged))
 }
 
-/// Refuses a second opinion that contradicts one that stands by the same criterion, unless it says that it
-/// replaces it: which of the two would hold would otherwise be nobody's decision.
-fn contradicts(standing: &[&Given], request: &JudgeRequest) -> Result<(), Failure> {
-    let is_preference = |opinion: &Opinion| matches!(opinion, Opinion::Prefer { .. });
-    if matches!(request.opinion, AskedOpinion::Prefer { .. }) {
-        return Ok(());
-    }
-    let other = standing.iter().find(|given| {
-        let named = given.newer.as_ref().filter(|newer| newer.criterion.is_none());
-        let criterion = named.map(|newer| newer.criterion_version.as_str());
-        let same = criterion == Some(request.criterion_version.as_str());
-        let both_correct = matches!(
-            (&given.opinion, &request.opinion),
-            (Opinion::Correct { .. }, AskedOpinion::Correct { .. })
-        );
-        (same || both_correct) && !is_preference(&given.opinion) && Some(given.event.id) != request.supersedes
-    });
-    let Some(other) = other else { return Ok(()) };
-    let what = format!("{} says `{}` of this output already", other.event.id, other.opinion.as_str());
-    Err(Failure::new(Exit::Refused, "judgment.contradicts", what)
-        .with_hint(format!("say --supersedes {} if this is to hold instead", other.event.id)))
+/// Says what stands where somebody says something else, and what moves it.
+fn standing_failure(error: &StandingError, run: &RunId) -> Failure {
+    let (code, hint) = match error {
+        StandingError::Contradicts { judgment, run: judged, .. } => {
+            let mut hint = format!("thought judge --retract {judgment}");
+            if judged == run {
+                hint = format!(
+                    "say --supersedes {judgment} if this is to hold instead, or take it back: {hint}"
+                );
+            }
+            ("judgment.contradicts", hint)
+        }
+        StandingError::TakenBack { .. } => {
+            ("judgment.not-standing", format!("thought judgment list --run {run}"))
+        }
+        StandingError::Replaced { by, .. } => {
+            ("judgment.not-standing", format!("say --supersedes {by} if this is to hold instead"))
+        }
+        StandingError::Revives { other, .. } => (
+            "judgment.contradicts",
+            format!("take back the other one first: thought judge --retract {other}"),
+        ),
+    };
+    Failure::of(Exit::Refused, code, error).with_hint(hint)
 }
 
 /// Works out the commit that takes a judgment back.
@@ -160,15 +171,26 @@ pub(crate) fn retract(
     let event = crate::query::events::find(reader, id)?;
     let candidate = judgment::retract(&event, reason, None, Some(operation.operator), operation.key)
         .map_err(|error| judge_failure(&error))?;
+    let said = said_with(reader, &event)?;
     if reader.is_retracted(&event)? {
         return Ok(Decision::Already(done("retracted", id, true, None)));
     }
-    Ok(made("retracted", candidate))
+    let Some((run, said)) = said else { return Ok(made("retracted", candidate, Vec::new())) };
+    said.admit_retraction(id).map_err(|error| standing_failure(&error, &run))?;
+    Ok(made("retracted", candidate, vec![said.unchanged()]))
 }
 
-fn made(word: &str, candidate: Candidate) -> Decision {
+/// Returns everything that was said of the output that a judgment is about, and its run; nothing if the judgment
+/// cannot be read any more.
+fn said_with(reader: &Reader, judgment: &Event) -> Result<Option<(RunId, Said)>, Failure> {
+    let Some(given) = Given::of(judgment, false) else { return Ok(None) };
+    let Some(output) = reader.event(&given.output)? else { return Ok(None) };
+    Ok(Some((given.run, reader.said_of(&output)?)))
+}
+
+fn made(word: &str, candidate: Candidate, preconditions: Vec<Precondition>) -> Decision {
     let id = candidate.id();
-    let commit = Commit { appends: vec![candidate], ..Commit::default() };
+    let commit = Commit { preconditions, appends: vec![candidate], ..Commit::default() };
     Decision::Commit(Box::new(commit), done(word, &id, false, Some(id)))
 }
 

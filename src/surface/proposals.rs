@@ -5,7 +5,7 @@
 //! again until it says that nothing is left has decided and projected, whatever was done before and by whom.
 
 use serde::{Deserialize, Serialize};
-use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
 use thoughtstream_domain::event::{Event, Reference};
 use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::judgment::{JudgeError, Projection, Status, project as effective};
@@ -210,7 +210,10 @@ pub fn to_project(reader: &Reader, proposal: Option<EventId>) -> Result<Vec<Even
 pub fn settled(verdict: Verdict) -> Result<bool, Failure> {
     match verdict {
         Verdict::Committed(_) => Ok(true),
-        Verdict::AlreadyCommitted(_) | Verdict::Conflict(_) => Ok(false),
+        // A precondition that no longer holds says that something was said of the reply meanwhile.
+        Verdict::AlreadyCommitted(_)
+        | Verdict::Conflict(_)
+        | Verdict::Refused(Refusal::Precondition { .. }) => Ok(false),
         Verdict::Refused(refusal) => Err(Failure::of(Exit::Refused, "decision.overtaken", &refusal)),
     }
 }
@@ -305,10 +308,10 @@ fn correct(reader: &Reader, decided: &Decided<CorrectionProposed>) -> Result<Nex
     let judged = &decided.proven().bound().judged;
     let standing = reader.projection_of(&decided.proven().id())?;
     if standing.is_none() {
-        let given = reader.judgments_of(&judged.event)?;
-        let made = project(decided, &given).map_err(|error| not_projected(&error))?;
+        let said = reader.said_of(&judged.event)?;
+        let made = project(decided, &said.given).map_err(|error| not_projected(&error))?;
         if let Some(candidate) = made {
-            return Ok(Next::Project(Box::new(Commit { appends: vec![candidate], ..Commit::default() })));
+            return Ok(Next::Project(Box::new(said.commit(vec![candidate]))));
         }
     }
     let note = match &standing {

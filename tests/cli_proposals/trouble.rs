@@ -1,25 +1,9 @@
 //! Deciding while others decide, while the power goes, and after something behind a decision is gone.
 
-use std::process::{Child, Stdio};
-
-use serde_json::json;
+use serde_json::{Value, json};
 use thoughtstream_testkit::proposals::{Setting, correct_again};
 
 use super::{Desk, says_nothing};
-use crate::cli_world::Answer;
-
-/// Starts as many deciders at once as there are words, each a process of its own.
-fn at_once(desk: &Desk, id: &str, words: &[&str]) -> Vec<Answer> {
-    let started: Vec<Child> = words
-        .iter()
-        .map(|word| {
-            let arguments = ["proposal-decision", id, word];
-            let mut command = desk.world.command(&arguments);
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
-    started.into_iter().map(|child| child.wait_with_output().unwrap().into()).collect()
-}
 
 #[test]
 fn two_who_decide_at_once_from_two_terminals_get_one_decision() {
@@ -27,7 +11,8 @@ fn two_who_decide_at_once_from_two_terminals_get_one_decision() {
     let running = desk.world.serve(&[]);
     let words = ["accept", "reject", "accept", "reject"];
     for id in [desk.memory(), desk.correction()] {
-        let answers = at_once(&desk, &id, &words);
+        let deciders = words.map(|word| ["proposal-decision", &id, word]);
+        let answers = desk.world.at_once(&deciders.each_ref().map(|decider| &decider[..]));
         let stands = desk.one(&id)["decision"]["disposition"].as_str().unwrap().to_owned();
         let mut made = 0;
         for (word, answer) in words.iter().zip(answers) {
@@ -45,6 +30,29 @@ fn two_who_decide_at_once_from_two_terminals_get_one_decision() {
     assert!(desk.judgments().len() <= 1);
     assert_eq!(running.stop(), 0);
     desk.verify();
+}
+
+#[test]
+fn a_correction_that_is_accepted_while_a_person_corrects_the_same_reply_is_not_overlooked() {
+    for _ in 0..5 {
+        let desk = Desk::new(&Setting::default());
+        let running = desk.world.serve(&[]);
+        let right = json!({ "summary": "In Porto.", "tags": [], "importance": "normal", "confidence": 0.5 });
+        std::fs::write(desk.world.base().join("right.json"), right.to_string()).unwrap();
+        let reply: Value = desk.story.reply.payload_value().unwrap();
+        let (run, correction) = (reply["stamp"]["run"].as_str().unwrap().to_owned(), desk.correction());
+        let answers = desk.world.at_once(&[
+            &["judge", &run, "--correct", "right.json"],
+            &["proposal-decision", &correction, "accept"],
+        ]);
+        // Whoever comes second knows of the first.
+        let (by_command, accepted) = (&answers[0], &answers[1]);
+        assert_eq!(accepted.code, 0, "{accepted:?}");
+        assert_eq!(by_command.code == 0, accepted.stdout.contains("contradicts another"), "{answers:?}");
+        assert_eq!(by_command.code == 1, by_command.stderr.contains("judgment.contradicts"), "{answers:?}");
+        assert_eq!(running.stop(), 0);
+        desk.verify();
+    }
 }
 
 #[test]

@@ -354,3 +354,101 @@ fn judgments_of_every_version_are_read_as_they_were_written() {
         assert_eq!(String::from_utf8(again.unwrap()).unwrap(), text, "version {version}");
     }
 }
+
+fn taken_back(given: &Given) -> Given {
+    Given { retracted: true, ..given.clone() }
+}
+
+fn said(judged: &Judged, given: &[&Given]) -> Said {
+    let given: Vec<Given> = given.iter().map(|given| (*given).clone()).collect();
+    Said { output: judged.event.id, through: given.last().map_or(0, |last| last.event.position), given }
+}
+
+fn instead<'a>(opinion: Proposed<'a>, before: &'a Given) -> Judging<'a> {
+    Judging { supersedes: Some(&before.event), ..plain(opinion) }
+}
+
+fn standing(said: &Said) -> Vec<u64> {
+    said.standing().iter().map(|given| given.event.position).collect()
+}
+
+#[test]
+fn one_question_has_one_answer_at_a_time() {
+    let judged = Judged::of(&output("It is dry.", 1, Privacy::Private, 10)).unwrap();
+    let accepted = given(&judged, &plain(Proposed::Accept), 11);
+    let before = said(&judged, &[&accepted]);
+    let offer = |judging: &Judging<'_>| judge(&judged, judging, key("k")).unwrap();
+    assert!(before.same_as(&offer(&plain(Proposed::Accept))).is_some());
+    let refused = before.admit(&offer(&plain(Proposed::Reject))).unwrap_err();
+    let told = format!("{} was judged: accept by feedback at 1970-01-01T00:00:00.011Z", judged.stamp.run);
+    assert_eq!(refused.to_string(), format!("{told}, {}", accepted.event.id));
+    // The same word with another leave is another answer.
+    let freely = Judging { quality_eligible: false, ..plain(Proposed::Accept) };
+    assert!(before.same_as(&offer(&freely)).is_none() && before.admit(&offer(&freely)).is_err());
+    assert_eq!(before.admit(&offer(&instead(Proposed::Reject, &accepted))), Ok(()));
+    let by_another = Judging { criterion_version: "tone", ..plain(Proposed::Reject) };
+    assert_eq!(before.admit(&offer(&by_another)), Ok(()));
+    assert_eq!(said(&judged, &[&taken_back(&accepted)]).admit(&offer(&plain(Proposed::Reject))), Ok(()));
+}
+
+#[test]
+fn only_what_holds_is_replaced() {
+    let judged = Judged::of(&output("It is dry.", 1, Privacy::Private, 10)).unwrap();
+    let first = given(&judged, &plain(Proposed::Accept), 11);
+    let second = given(&judged, &instead(Proposed::Reject, &first), 12);
+    let candidate = judge(&judged, &instead(Proposed::Reject, &first), key("k")).unwrap();
+    assert_eq!(
+        said(&judged, &[&first, &second, &given(&judged, &instead(Proposed::Accept, &second), 13)])
+            .admit(&candidate),
+        Err(StandingError::Replaced {
+            judgment: first.event.id,
+            by: given(&judged, &instead(Proposed::Accept, &second), 13).event.id
+        })
+    );
+    assert_eq!(
+        said(&judged, &[&taken_back(&first)]).admit(&candidate),
+        Err(StandingError::TakenBack { judgment: first.event.id })
+    );
+}
+
+#[test]
+fn taking_back_what_was_replaced_lets_nothing_stand_again() {
+    let judged = Judged::of(&output("It is dry.", 1, Privacy::Private, 10)).unwrap();
+    let first = given(&judged, &plain(Proposed::Accept), 11);
+    let second = given(&judged, &instead(Proposed::Reject, &first), 12);
+    let third = given(&judged, &instead(Proposed::Accept, &second), 13);
+    let all = said(&judged, &[&first, &second, &third]);
+    assert_eq!(all.admit_retraction(&second.event.id), Ok(()));
+    assert_eq!(standing(&said(&judged, &[&first, &taken_back(&second), &third])), [13]);
+    assert_eq!(standing(&said(&judged, &[&first, &second, &taken_back(&third)])), [12]);
+    assert_eq!(standing(&said(&judged, &[&first, &taken_back(&second), &taken_back(&third)])), [11]);
+}
+
+#[test]
+fn what_would_stand_again_beside_its_contrary_keeps_a_judgment_from_being_taken_back() {
+    let judged = Judged::of(&output("It is dry.", 1, Privacy::Private, 10)).unwrap();
+    let first = given(&judged, &plain(Proposed::Accept), 11);
+    let by_another = Judging { criterion_version: "tone", ..instead(Proposed::Accept, &first) };
+    let second = given(&judged, &by_another, 12);
+    let third = given(&judged, &plain(Proposed::Reject), 13);
+    let all = said(&judged, &[&first, &second, &third]);
+    assert_eq!(standing(&all), [12, 13]);
+    let (judgment, again, other) = (second.event.id, first.event.id, third.event.id);
+    assert_eq!(
+        all.admit_retraction(&second.event.id),
+        Err(StandingError::Revives { judgment, again, other })
+    );
+    assert_eq!(all.admit_retraction(&third.event.id), Ok(()));
+}
+
+#[test]
+fn two_outputs_are_compared_in_one_order() {
+    let one = Judged::of(&output("a", 1, Privacy::Private, 10)).unwrap();
+    let two = Judged::of(&output("b", 2, Privacy::Private, 11)).unwrap();
+    let before = given(&one, &plain(Proposed::Prefer(&two)), 12);
+    let contrary = judge(&two, &plain(Proposed::Prefer(&one)), key("k")).unwrap();
+    let refused = said(&one, &[&before]).admit(&contrary).unwrap_err();
+    assert!(matches!(refused, StandingError::Contradicts { opinion: "prefer", .. }), "{refused}");
+    let worth = judge(&one, &plain(Proposed::Accept), key("k")).unwrap();
+    assert_eq!(said(&one, &[&before]).admit(&worth), Ok(()), "what one is worth is another question");
+}

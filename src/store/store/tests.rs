@@ -7,6 +7,7 @@ mod copies;
 mod crash;
 mod definitions;
 mod events;
+mod judgments;
 mod open;
 mod settlement;
 mod verification;

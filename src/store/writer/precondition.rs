@@ -1,15 +1,18 @@
 //! What must hold before a commit: each check answers with what was found instead.
 
 use thoughtstream_domain::commit::{ExecutionKey, Precondition, Refusal};
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey, IdempotencyKey, SourceId, TypeName};
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId, IdempotencyKey, SourceId, TypeName};
 use thoughtstream_domain::lifecycle::{AttemptKey, Execution, ExecutionStatus, Run};
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::judgment::{JudgmentRetracted, TrainingExample};
 
 use super::{GroupState, Stop};
 use crate::codec::be64;
 use crate::execution;
 use crate::names::NameKind;
+use crate::record;
 use crate::rows::{At, RowError, Rows};
-use crate::tables::{Table, key};
+use crate::tables::{Table, key, position_key};
 
 impl GroupState<'_> {
     /// Checks one precondition.
@@ -54,6 +57,11 @@ impl GroupState<'_> {
             Precondition::KeyUsed { source, kind, key } => {
                 let found = self.find_key(rows, source, kind, key)?;
                 found.is_none().then(|| format!("no {kind} stands under the key"))
+            }
+            Precondition::JudgedThrough { output, position } => {
+                let found = self.judged_through(rows, output)?;
+                (found != *position)
+                    .then(|| format!("what was said of {output} reaches position {found}, not {position}"))
             }
             Precondition::NotPaused(consumer) => {
                 if self.is_paused(rows, consumer)? {
@@ -183,6 +191,38 @@ impl GroupState<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the position of the newest judgment that names an output, or of the newest retraction of one; 0 if
+    /// there is none. [`crate::Reader::said_of`] says the same of what is durable.
+    fn judged_through(&mut self, rows: &mut Rows<'_>, output: &EventId) -> Result<u64, RowError> {
+        let Some(output) = self.cache.position_of(rows, output)? else { return Ok(0) };
+        let mut newest = 0;
+        for judgment in self.children_of_type(rows, output, TrainingExample::NAME)? {
+            let retractions = self.children_of_type(rows, judgment, JudgmentRetracted::NAME)?;
+            newest = retractions.into_iter().fold(newest.max(judgment), u64::max);
+        }
+        Ok(newest)
+    }
+
+    /// Returns the positions of an event's children of a type, rising.
+    fn children_of_type(
+        &mut self,
+        rows: &mut Rows<'_>,
+        parent: u64,
+        kind: &str,
+    ) -> Result<Vec<u64>, RowError> {
+        let Some(kind) = self.cache.number(rows, NameKind::Type, kind)? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for (key, _) in rows.all_in(Table::Children, &key!(parent), &key!(parent.saturating_add(1)))? {
+            let position = be64(key.get(8..).unwrap_or_default()).at(Table::Children, parent)?;
+            let numbers = rows.read(Table::Events, &position_key(position), record::read_numbers)?;
+            let numbers = numbers.ok_or_else(|| RowError::damaged(Table::Children, position))?;
+            if numbers.at(Table::Events, position)?.1 == kind {
+                found.push(position);
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the numbers of a consumer version and a source, if the log knows both.

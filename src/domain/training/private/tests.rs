@@ -5,6 +5,7 @@ use crate::contract::{Contract, FinalPart, Mode, Stop, judge as verdict};
 use crate::conversation::tests_fixture as talk;
 use crate::event::{Actor, ActorKind, Candidate, Envelope, Parent};
 use crate::id::{IdempotencyKey, SourceId};
+use crate::judgment::Said;
 use crate::judgment::tests::record;
 use crate::packet::{Asking, Capabilities, ContractRevision, Runtime, Subject};
 use crate::payload::delivery::{DeliveryBinding, source as delivery_source};
@@ -142,8 +143,9 @@ fn whole() -> Chain {
     let judged = Judged::of(&output).unwrap();
     let (receipt, said) = (receipt(stamp.run, &output, 7), correction("Wait."));
     let read = feedback::read(&said).unwrap();
-    let candidate: Candidate = feedback::project(&read, &said, &judged, &receipt, &[]).unwrap().unwrap();
-    let given = Given::of(&record(&candidate, 30, Some(output.root)), false).unwrap();
+    let nothing = Said { output: output.id, given: Vec::new(), through: 0 };
+    let candidates: Vec<Candidate> = feedback::project(&read, &said, &judged, &receipt, &nothing).unwrap();
+    let given = Given::of(&record(&candidates[0], 30, Some(output.root)), false).unwrap();
     let row = Run {
         id: stamp.run,
         execution: stamp.execution,

@@ -31,10 +31,10 @@ use crate::tables::Table;
 use crate::verify::{Options as VerifyOptions, verify};
 
 const BOT: &str = "telegram:bot";
-const CHAT: ChatId = ChatId::new(7);
+pub(super) const CHAT: ChatId = ChatId::new(7);
 const ME: SenderId = SenderId::new(8);
 
-fn said(store: &mut Store, n: i64, chat: ChatId, text: &str, images: Vec<ImageArtifact>) -> Event {
+pub(super) fn said(store: &mut Store, n: i64, chat: ChatId, text: &str, images: Vec<ImageArtifact>) -> Event {
     let message = TelegramMessage {
         update: UpdateId::new(n),
         chat,
@@ -53,7 +53,7 @@ fn said(store: &mut Store, n: i64, chat: ChatId, text: &str, images: Vec<ImageAr
     recorded(store, message.candidate(envelope))
 }
 
-fn recorded(store: &mut Store, candidate: Candidate) -> Event {
+pub(super) fn recorded(store: &mut Store, candidate: Candidate) -> Event {
     let placed = committed(store, &append(vec![candidate]))[0];
     store.reader.event_at(placed.position).unwrap().unwrap()
 }
@@ -75,7 +75,7 @@ fn stamp(n: i64, trigger: &Event) -> RunStamp {
 }
 
 /// A completed run with its output, and its receipt: the output's event.
-fn answered(store: &mut Store, n: i64, message: &Event, text: &str) -> Event {
+pub(super) fn answered(store: &mut Store, n: i64, message: &Event, text: &str) -> Event {
     let stamp = stamp(n, message);
     let parts = [FinalPart::text(text)];
     let accepted = verdict(&Contract::observation(), Mode::ConversationText, &parts, Stop::End).unwrap();
