@@ -227,12 +227,13 @@ impl BrokerHandle {
         &self.0.profile
     }
 
-    /// Makes the right to send `frozen` once, for the attempt `run`, until `deadline`. It is worth nothing any
-    /// more when the present incarnation of the broker ends.
+    /// Makes the right to send `frozen` once, over the wire of an attempt, until `deadline`. It is worth nothing any
+    /// more when the present incarnation of the broker ends. Whoever keeps the wire learns from it, whatever ends
+    /// first, whether anything was sent.
     #[must_use]
-    pub fn capability(&self, run: RunId, frozen: Arc<ModelRequest>, deadline: Instant) -> Capability {
+    pub fn capability(&self, wire: Arc<Wire>, frozen: Arc<ModelRequest>, deadline: Instant) -> Capability {
         let incarnation = self.0.incarnation.load(Ordering::SeqCst);
-        Capability::new(self.clone(), run, frozen, deadline, incarnation)
+        Capability::new(self.clone(), wire, frozen, deadline, incarnation)
     }
 
     fn claim(&self, run: RunId) -> bool {

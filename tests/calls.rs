@@ -11,6 +11,7 @@ use thoughtstream_actors::cell::{CellPlace, run_cell};
 use thoughtstream_actors::killpoint::KillPoints;
 use thoughtstream_actors::supervisor::{ChildName, Env, NoNotices, Root, Strategy, SupervisorSpec, launch};
 use thoughtstream_channels::credential::Credentials;
+use thoughtstream_channels::provider::Wire;
 use thoughtstream_channels::rehearsal::{Answer as Scripted, CallId, Rehearsal, Says, Script, ToolCall};
 use thoughtstream_domain::cell::capture::Capture;
 use thoughtstream_domain::cell::{Answer, CellResult, Outcome, Packet, Request};
@@ -71,7 +72,7 @@ impl Bench {
         let (run, deadline) = (RunId::from_bytes([1; 20]), Instant::now() + PATIENCE);
         let broker = self.brokers.get(&ProfileName::parse("local").unwrap()).unwrap();
         let asked = Request::parse(String::from_utf8(request.canonical().unwrap()).unwrap()).unwrap();
-        let capability = broker.capability(run, Arc::new(request), deadline);
+        let capability = broker.capability(Wire::of(run), Arc::new(request), deadline);
         let kept = Arc::new(Mutex::new(String::new()));
         let keep = Arc::clone(&kept);
         let ask = async move |asked: Request| {

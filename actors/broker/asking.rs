@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 use thoughtstream_channels::credential::CredentialError;
-use thoughtstream_channels::provider::{Client, Reply, Wire, WireState};
-use thoughtstream_domain::provider::{AskError, Certainty, ModelRequest, ProviderCode};
+use thoughtstream_channels::provider::{Client, Reply, Wire};
+use thoughtstream_domain::provider::{AskError, Certainty, ModelRequest, ProviderCode, WireState};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Desk, Spend};

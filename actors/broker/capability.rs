@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thoughtstream_channels::provider::{Reply, Wire};
-use thoughtstream_domain::id::RunId;
 use thoughtstream_domain::provider::{AskError, Member, ModelRequest, ProviderCode};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -23,7 +22,7 @@ const BRIEF_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Capability {
     broker: BrokerHandle,
-    run: RunId,
+    wire: Arc<Wire>,
     frozen: Arc<ModelRequest>,
     deadline: Instant,
     incarnation: u64,
@@ -42,18 +41,12 @@ impl Drop for Waiting {
 impl Capability {
     pub(super) const fn new(
         broker: BrokerHandle,
-        run: RunId,
+        wire: Arc<Wire>,
         frozen: Arc<ModelRequest>,
         deadline: Instant,
         incarnation: u64,
     ) -> Self {
-        Self { broker, run, frozen, deadline, incarnation, spent: AtomicBool::new(false) }
-    }
-
-    /// Returns the attempt it belongs to.
-    #[must_use]
-    pub const fn run(&self) -> RunId {
-        self.run
+        Self { broker, wire, frozen, deadline, incarnation, spent: AtomicBool::new(false) }
     }
 
     /// Spends it: compares `asked`, the request as the worker asks for it, with what is frozen, sends what is
@@ -74,16 +67,16 @@ impl Capability {
             return Err(AskError::of(ProviderCode::WorkerAskedOtherwise).about(member));
         }
         self.broker.profile().admits(&self.frozen)?;
-        if !self.broker.claim(self.run) {
+        if !self.broker.claim(self.wire.run()) {
             return Err(ProviderCode::CapabilitySpent.into());
         }
-        let (wire, (reply, answer)) = (Wire::new(), oneshot::channel());
-        let waiting = Waiting(Arc::clone(&wire));
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting(Arc::clone(&self.wire));
         self.broker.send(Spend {
             frozen: Arc::clone(&self.frozen),
             incarnation: self.incarnation,
             deadline: self.deadline,
-            wire,
+            wire: Arc::clone(&self.wire),
             reply,
         })?;
         match timeout_at(self.deadline + GRACE, answer).await {

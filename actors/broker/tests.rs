@@ -139,7 +139,7 @@ impl Bench {
     }
 
     fn capability(&self, attempt: u32) -> Capability {
-        self.handle().capability(run(attempt), Arc::new(request()), Instant::now() + PATIENCE)
+        self.handle().capability(Wire::of(run(attempt)), Arc::new(request()), Instant::now() + PATIENCE)
     }
 
     /// Waits until another incarnation than `before` plays the part.
@@ -243,7 +243,8 @@ async fn what_the_profile_does_not_allow_is_not_sent() {
     {
         let asked = frozen.canonical().unwrap();
         let run = run(u32::try_from(attempt).unwrap());
-        let capability = bench.handle().capability(run, Arc::new(frozen), Instant::now() + PATIENCE);
+        let capability =
+            bench.handle().capability(Wire::of(run), Arc::new(frozen), Instant::now() + PATIENCE);
         assert_eq!(failure(capability.spend(&asked).await), (code, Certainty::NotSent));
     }
     assert_eq!(bench.peer.requests(), 0);
@@ -331,7 +332,7 @@ async fn no_more_requests_are_on_their_way_than_the_profile_allows() {
 async fn a_deadline_ends_what_is_on_its_way() {
     let bench = Bench::new().await;
     let deadline = Instant::now() + Duration::from_millis(300);
-    let capability = bench.handle().capability(run(1), Arc::new(request()), deadline);
+    let capability = bench.handle().capability(Wire::of(run(1)), Arc::new(request()), deadline);
     assert_eq!(failure(capability.spend(&asked()).await), (ProviderCode::DeadlinePassed, Certainty::Lost));
     assert_eq!(bench.peer.requests(), 1);
 }

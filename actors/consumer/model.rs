@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use thoughtstream_channels::provider::Wire;
 use thoughtstream_domain::accounting::Policy;
 use thoughtstream_domain::cell::{Answer as Told, Code, Outcome, Packet as CellPacket, Request};
 use thoughtstream_domain::commit::{Precondition, Refusal, Row, Verdict};
@@ -117,6 +118,17 @@ enum Prepared {
 /// if the worker never asked.
 type Heard = Arc<Mutex<Option<Result<Result<Reply, AskError>, Fault>>>>;
 
+/// Is everything that came of a run, before it is judged.
+struct Came {
+    /// Whether the worker brought its result back.
+    run: Result<(), Silent>,
+    /// What the broker said, if it came to that.
+    heard: Option<Result<Reply, AskError>>,
+    /// What the request went over, if it went. It alone says whether anything was sent: a worker that is given up in
+    /// the middle of it takes what the broker would have said along.
+    wire: Arc<Wire>,
+}
+
 impl Attempt {
     /// Runs one attempt of a consumer that asks a model.
     pub(super) async fn ask(
@@ -164,11 +176,11 @@ impl Attempt {
         self.site.pass(KillPoint::ReceivedAfter).await?;
         self.site.pass(KillPoint::StartedAfter).await?;
         self.site.pass(KillPoint::RunnerBefore).await?;
-        let heard = Heard::default();
-        let run = self.converse(&work, &packet, &execution, &heard).await;
+        let (heard, wire) = (Heard::default(), Wire::of(execution.run_id()));
+        let run = self.converse(&work, &packet, &wire, &heard).await;
         self.site.pass(KillPoint::RunnerAfter).await?;
         let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).take().transpose()?;
-        self.end(&work, execution, &packet, reservation, run, heard).await
+        self.end(&work, execution, &packet, reservation, Came { run, heard, wire }).await
     }
 
     /// Opens an attempt and fails it: nothing was sent, so nothing is reserved.
@@ -188,12 +200,12 @@ impl Attempt {
         Ok(Ended::Stands { execution: Box::new(execution), completed: false })
     }
 
-    /// Runs the worker and passes its one request on.
+    /// Runs the worker and passes its one request on, over `wire`.
     async fn converse(
         &self,
         work: &ModelWork,
         packet: &Arc<Packet>,
-        execution: &Execution,
+        wire: &Arc<Wire>,
         heard: &Heard,
     ) -> Result<(), Silent> {
         let (Some(broker), Some(cells)) = (work.broker(), &work.facilities.cells) else {
@@ -205,7 +217,7 @@ impl Attempt {
         let asked =
             asked.and_then(|text| Request::parse(text).ok()).ok_or(Silent::Unsent("request-invalid"))?;
         let deadline = Instant::now() + Duration::from_millis(work.runner.timeout_ms);
-        let capability = broker.capability(execution.run_id(), Arc::new(request), deadline);
+        let capability = broker.capability(Arc::clone(wire), Arc::new(request), deadline);
         let site = self.site.clone();
         let ask = |asked: Request| {
             let heard = Arc::clone(heard);
@@ -227,7 +239,7 @@ impl Attempt {
             }
         };
         let proposals = packet.proposals().map(ProposalCapability::for_worker);
-        let cell = CellPacket::new(execution.run_id(), asked).with_proposals(proposals);
+        let cell = CellPacket::new(wire.run(), asked).with_proposals(proposals);
         cells.run(cell, Limits::default(), deadline, ask).await.map(drop).map_err(Silent::Cell)
     }
 

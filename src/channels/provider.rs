@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::http;
 
-pub use wire::{Wire, WireState};
+pub use wire::Wire;
 
 /// A provider that wants to be left alone for longer than a day is asked again all the same.
 const RETRY_AFTER_S_MAX: u64 = 24 * 60 * 60;

@@ -5,6 +5,7 @@
 //! *settled*, and what was measured takes the place of what was estimated ([`charge`](Reservation::charge)). A
 //! reservation counts in the window it was made in, at its estimate until it is settled and at its charge from then on.
 //! While it is open it counts in every later window too, until its lease ends: the answer may still come.
+//! One whose attempt provably sent nothing is given back ([`release`](Reservation::release)) and counts nowhere.
 //!
 //! Nothing here wraps or forgets: sums saturate, so that a number too large to count reads as used up.
 
@@ -13,6 +14,7 @@ mod charge;
 mod check;
 pub mod codes;
 mod entry;
+mod settle;
 mod simulate;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,7 @@ pub use admit::{BUDGET_EXHAUSTED, Denial};
 pub use charge::{Charge, Measured, UsageStatus};
 pub use check::{Fault, Place};
 pub use entry::{Books, Entry, Imagined, Open, Reservation, Settlement, Tally};
+pub use settle::{Released, Settled};
 pub use simulate::{Simulation, Step};
 pub use window::Window;
 

@@ -10,10 +10,11 @@ mod settle;
 
 use serde::{Deserialize, Serialize};
 
-pub use admission::{Admission, Ending};
+pub use admission::{Admission, Ending, FailedEnding};
 pub use attempt::{AttemptKey, Run, RunState};
 pub use settle::Made;
 
+use crate::accounting::Settled;
 use crate::commit::{Commit, ExecutionKey, Precondition, Row};
 use crate::event::{Actor, ActorKind, Candidate, Envelope, Event, Parent};
 use crate::hash::Sha256Hash;
@@ -363,7 +364,8 @@ impl Execution {
     }
 
     /// Returns the rows that end the current attempt.
-    fn end(&self, frame: &Frame, state: RunState, ending: Ending) -> Vec<Row> {
+    fn end(&self, frame: &Frame, state: RunState, ending: impl Into<FailedEnding>) -> Vec<Row> {
+        let ending = ending.into();
         let run = self.run(frame, state, ending.received_at());
         let mut rows = vec![Row::Execution(self.clone()), Row::Run(run)];
         rows.extend(ending.row(frame.now));
@@ -371,12 +373,12 @@ impl Execution {
     }
 
     /// Ends the open attempt as failed. `retryable` failures follow the retry policy; others are final and
-    /// advance.
+    /// advance. Only so can a reservation be given back.
     #[must_use]
     pub fn fail(
         &mut self,
         frame: &Frame,
-        ending: impl Into<Ending>,
+        ending: impl Into<FailedEnding>,
         code: &str,
         policy: FailurePolicy,
     ) -> Commit {
@@ -389,7 +391,9 @@ impl Execution {
                 after_failure(retry.after(self.failures, frame.now), code, Closure::Failed)
             }
         };
-        let failed = RunFailed { stamp: self.stamp(), code: code.to_owned(), next, charge: ending.charge() };
+        let charge = ending.settled().and_then(Settled::charge).cloned();
+        let released = ending.settled().and_then(Settled::released);
+        let failed = RunFailed { stamp: self.stamp(), code: code.to_owned(), next, charge, released };
         let appends = vec![failed.candidate(self.envelope("failed", ActorKind::Agent))];
         self.state = state;
         self.since = frame.now;

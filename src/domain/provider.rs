@@ -11,6 +11,7 @@ mod endpoint;
 mod failure;
 mod profile;
 mod request;
+mod sending;
 
 pub use answer::{Answer, AnswerPart, StopReason, Usage};
 pub use endpoint::{Endpoint, EndpointError};
@@ -23,3 +24,4 @@ pub use request::{
     ImageKind, Member, Message, ModelRequest, Part, REQUEST_BYTES_MAX, RequestError, ResponseFormat, Role,
     ThinkingLevel, Tool,
 };
+pub use sending::{NotSent, Sending, WireState};

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use thoughtstream_domain::accounting::{
-    Amounts, Books, Charge, Dimension, Entry, Open, Reservation, Settlement, Sums, Tally,
+    Amounts, Books, Charge, Dimension, Entry, Open, Released, Reservation, Settled, Settlement, Sums, Tally,
 };
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, RunId};
 use thoughtstream_domain::time::Timestamp;
@@ -19,6 +19,15 @@ use crate::tables::{Key, Table, key};
 
 /// The version of the stored forms.
 const VERSION: u8 = 1;
+
+/// An entry that is open, in its stored form.
+const OPEN: u8 = 0;
+
+/// An entry that was charged; what was charged follows.
+const CHARGED: u8 = 1;
+
+/// An entry that was given back; nothing follows.
+const RELEASED: u8 = 2;
 
 /// The spans that are summed up, in milliseconds, shortest first. The index in it is the level in a key.
 pub(crate) const LEVELS: [i64; 4] = [1_000, 60_000, 3_600_000, 86_400_000];
@@ -280,9 +289,13 @@ pub(crate) fn write_entry(entry: &Entry) -> Vec<u8> {
     put_signed(&mut out, reservation.at.as_millis());
     put_signed(&mut out, reservation.lease_until.as_millis());
     put_amounts(&mut out, &reservation.estimate);
-    out.push(u8::from(entry.settlement.is_some()));
-    if let Some(Settlement { at, charge }) = &entry.settlement {
-        put_signed(&mut out, at.as_millis());
+    let Some(Settlement { at, settled }) = &entry.settlement else {
+        out.push(OPEN);
+        return out;
+    };
+    out.push(settled.charge().map_or(RELEASED, |_| CHARGED));
+    put_signed(&mut out, at.as_millis());
+    if let Some(charge) = settled.charge() {
         put_amounts(&mut out, &charge.amounts);
         out.push(dimensions_bits(&charge.reported));
         out.push(dimensions_bits(&charge.estimated));
@@ -306,22 +319,33 @@ pub(crate) fn read_entry(bytes: &[u8]) -> Result<Entry, Malformed> {
         lease_until: Timestamp::from_millis(cursor.signed()?),
         estimate: amounts(&mut cursor)?,
     };
-    let settlement = if flag(&mut cursor)? {
-        let at = Timestamp::from_millis(cursor.signed()?);
-        let charge = Charge::new(amounts(&mut cursor)?, dimensions(&mut cursor)?, dimensions(&mut cursor)?);
-        Some(Settlement { at, charge })
-    } else {
+    let how = cursor.byte()?;
+    let settlement = if how == OPEN {
         None
+    } else {
+        let at = Timestamp::from_millis(cursor.signed()?);
+        let settled = match how {
+            CHARGED => {
+                Charge::new(amounts(&mut cursor)?, dimensions(&mut cursor)?, dimensions(&mut cursor)?).into()
+            }
+            RELEASED => Settled::Released(Released::restored()),
+            _ => return Err(cursor.malformed()),
+        };
+        Some(Settlement { at, settled })
     };
     cursor.end()?;
     Ok(Entry { reservation, settlement })
 }
 
-/// Returns the stored form of a sum.
+/// Returns the stored form of a sum. The number of reservations that were given back is written where there are any,
+/// so that a sum without them is what it was before they were counted.
 pub(crate) fn write_tally(tally: &Tally) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
     for sums in [&tally.reserved, &tally.reported, &tally.estimated] {
         Dimension::ALL.into_iter().for_each(|dimension| put_number(&mut out, sums.get(dimension)));
+    }
+    if tally.unsent > 0 {
+        put_number(&mut out, tally.unsent);
     }
     out
 }
@@ -337,6 +361,9 @@ pub(crate) fn read_tally(bytes: &[u8]) -> Result<Tally, Malformed> {
             output_tokens: cursor.number()?,
             cost_microusd: cursor.number()?,
         };
+    }
+    if !cursor.is_at_end() {
+        tally.unsent = cursor.number()?;
     }
     cursor.end()?;
     Ok(tally)

@@ -1,6 +1,7 @@
 //! What becomes of a run that asked: one commit, whatever happened.
 
-use thoughtstream_domain::accounting::{Charge, Measured, Reservation};
+use thoughtstream_channels::provider::Wire;
+use thoughtstream_domain::accounting::{Charge, Measured, Reservation, Settled};
 use thoughtstream_domain::commit::Commit;
 use thoughtstream_domain::contract::{Accepted, Judged, Rejection, Stop, judge_proposing};
 use thoughtstream_domain::id::EventId;
@@ -15,13 +16,15 @@ use thoughtstream_domain::repair::{self, AgentRole, Refused};
 
 use super::super::attempt::{Attempt, Ended};
 use super::super::resume::triggers;
-use super::{ModelWork, Silent};
+use super::{Came, ModelWork, Silent};
 use crate::broker::Reply;
 use crate::killpoint::KillPoint;
 use crate::runner::RunFailure;
 
 /// The final message broke its contract.
 const INVALID_OUTPUT: &str = "invalid-output";
+/// The worker ended its run and had not asked.
+const WORKER_SILENT: &str = "worker-silent";
 
 /// Is one finished run on its way into the log.
 struct Finish<'a> {
@@ -42,9 +45,9 @@ impl Attempt {
         mut execution: Execution,
         packet: &Packet,
         reservation: Reservation,
-        run: Result<(), Silent>,
-        heard: Option<Result<Reply, AskError>>,
+        came: Came,
     ) -> Result<Ended, Ended> {
+        let Came { run, heard, wire } = came;
         let asked =
             if work.runner.role == AgentRole::Repair { self.request_of(&execution).await? } else { None };
         let mut finish =
@@ -61,15 +64,11 @@ impl Attempt {
                 let charge = finish.charge(&reply.answer.usage, true);
                 self.failed(&finish, &mut execution, RunFailure::of_surroundings(silent.code()), charge)
             }
-            (_, Some(Err(error))) => self.unanswered(&mut finish, &mut execution, error),
-            (Err(silent), None) => {
-                let charge = finish.unsent();
-                self.failed(&finish, &mut execution, RunFailure::of_surroundings(silent.code()), charge)
-            }
+            (_, Some(Err(error))) => self.unanswered(&mut finish, &mut execution, error, &wire),
             // A worker that has a result without having asked has broken the protocol, which its fault says.
-            (Ok(()), None) => {
-                let charge = finish.unsent();
-                self.failed(&finish, &mut execution, RunFailure::of_surroundings("worker-silent"), charge)
+            (run, None) => {
+                let code = run.err().map_or(WORKER_SILENT, |silent| silent.code());
+                self.unsent_or_lost(&mut finish, &mut execution, code, &wire)
             }
         };
         let traced = finish.traced(&execution);
@@ -163,26 +162,48 @@ impl Attempt {
         commit
     }
 
-    fn unanswered(&self, finish: &mut Finish<'_>, execution: &mut Execution, error: AskError) -> Commit {
+    fn unanswered(
+        &self,
+        finish: &mut Finish<'_>,
+        execution: &mut Execution,
+        error: AskError,
+        wire: &Wire,
+    ) -> Commit {
         let AskError { code, certainty, usage, trace, .. } = error;
         finish.trace.extend(trace);
-        finish.requests = u32::from(certainty != Certainty::NotSent);
-        let (charge, code) = match certainty {
-            Certainty::NotSent => (finish.unsent(), code.as_str()),
-            Certainty::Refused | Certainty::Unusable => (finish.charge(&usage, true), code.as_str()),
-            Certainty::Lost => {
-                let frame = self.spec.frame(self.incarnation, self.clock.now());
-                let ending = (finish.reservation.clone(), finish.reservation.charge_in_full());
-                return execution.interrupt(
-                    &frame,
-                    ending,
-                    code.as_str(),
-                    finish.work.runner.role.interrupted(self.spec.interrupted),
-                    self.spec.retry,
-                );
+        match certainty {
+            Certainty::NotSent | Certainty::Lost => {
+                self.unsent_or_lost(finish, execution, code.as_str(), wire)
             }
-        };
-        self.failed(finish, execution, RunFailure::of_surroundings(code), charge)
+            Certainty::Refused | Certainty::Unusable => {
+                finish.requests = 1;
+                let charge = finish.charge(&usage, true);
+                self.failed(finish, execution, RunFailure::of_surroundings(code.as_str()), charge)
+            }
+        }
+    }
+
+    /// Ends an attempt that has no answer by what its wire says: what was not sent failed and costs nothing, and what
+    /// became of anything else is not known.
+    fn unsent_or_lost(
+        &self,
+        finish: &mut Finish<'_>,
+        execution: &mut Execution,
+        code: &'static str,
+        wire: &Wire,
+    ) -> Commit {
+        if let Some(proof) = wire.give_up() {
+            let settled = finish.reservation.release(proof);
+            return self.failed(finish, execution, RunFailure::of_surroundings(code), settled);
+        }
+        finish.requests = 1;
+        if !finish.trace.iter().any(|chunk| chunk.step == Step::Requested) {
+            finish.trace.push(finish.request_step());
+        }
+        let frame = self.spec.frame(self.incarnation, self.clock.now());
+        let ending = (finish.reservation.clone(), finish.reservation.charge_in_full());
+        let interrupted = finish.work.runner.role.interrupted(self.spec.interrupted);
+        execution.interrupt(&frame, ending, code, interrupted, self.spec.retry)
     }
 
     fn failed(
@@ -190,11 +211,11 @@ impl Attempt {
         finish: &Finish<'_>,
         execution: &mut Execution,
         failure: RunFailure,
-        charge: Charge,
+        settled: impl Into<Settled>,
     ) -> Commit {
         let frame = self.spec.frame(self.incarnation, self.clock.now());
         let policy = self.policy_after(finish.work, failure);
-        execution.fail(&frame, (finish.reservation.clone(), charge), failure.code, policy)
+        execution.fail(&frame, (finish.reservation.clone(), settled.into()), failure.code, policy)
     }
 }
 
@@ -208,10 +229,10 @@ impl Finish<'_> {
         })
     }
 
-    /// Charges an attempt of which nothing was sent. The account knows no call that costs nothing, so the estimate
-    /// stands: too much is never too little.
-    fn unsent(&self) -> Charge {
-        self.reservation.charge_in_full()
+    /// Names the request of which no more is known than that it left.
+    fn request_step(&self) -> TraceChunk {
+        let model = Some(self.work.runner.model.clone());
+        TraceChunk { model, ..TraceChunk::of(Step::Requested) }
     }
 
     /// Makes the output of an accepted message; `None` for a repair that was held against another contract.

@@ -8,10 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::RunId;
 use thoughtstream_domain::payload::trace::Step;
 use thoughtstream_domain::provider::{
     AnswerPart, Certainty, Endpoint, Message, ProfileName, ResponseFormat, Role, StopReason, ThinkingLevel,
-    Tool, Usage,
+    Tool, Usage, WireState,
 };
 
 use self::peer::{Peer, Say, http as response};
@@ -50,7 +51,7 @@ async fn ask_with(
     within: Duration,
 ) -> (Result<Reply, AskError>, WireState) {
     let client = Client::new(Arc::new(profile)).unwrap();
-    let wire = Wire::new();
+    let wire = Wire::of(RunId::from_bytes([1; 20]));
     let key = SecretString::from("sk-test-AAAA1111BBBB2222");
     let reply = client.ask(request, Some(&key), &wire, Instant::now() + within).await;
     (reply, wire.state())
@@ -435,7 +436,7 @@ async fn a_deadline_that_passes_during_the_handshake_is_not_sent() {
     profile.endpoint = Endpoint::parse(&format!("https://{address}/v1")).unwrap();
     // The machine need not have root certificates for this.
     let client = Client::made(Arc::new(profile), http::builder().tls_certs_only([])).unwrap();
-    let wire = Wire::new();
+    let wire = Wire::of(RunId::from_bytes([1; 20]));
     let deadline = Instant::now() + Duration::from_millis(200);
     let error = client.ask(&request(false), None, &wire, deadline).await.unwrap_err();
     assert_eq!((error.code, error.certainty), (ProviderCode::DeadlineBefore, Certainty::NotSent));
@@ -470,7 +471,7 @@ async fn what_the_profile_does_not_admit_is_not_sent() {
 async fn a_request_that_was_given_up_does_not_leave() {
     let peer = Peer::answering("200 OK", JSON, &whole(|_| ())).await;
     let client = Client::new(Arc::new(profile(peer.address))).unwrap();
-    let wire = Wire::new();
+    let wire = Wire::of(RunId::from_bytes([1; 20]));
     assert!(wire.revoke());
     let error = client.ask(&request(false), None, &wire, Instant::now() + PATIENCE).await.unwrap_err();
     assert_eq!(error.certainty, Certainty::NotSent);
@@ -483,7 +484,10 @@ async fn every_request_has_a_connection_of_its_own() {
     let peer = Peer::saying(Say::Bytes(ok)).await;
     let client = Client::new(Arc::new(profile(peer.address))).unwrap();
     for _ in 0..3 {
-        client.ask(&request(false), None, &Wire::new(), Instant::now() + PATIENCE).await.unwrap();
+        client
+            .ask(&request(false), None, &Wire::of(RunId::from_bytes([1; 20])), Instant::now() + PATIENCE)
+            .await
+            .unwrap();
     }
     assert_eq!((peer.connections(), peer.requests().len()), (3, 3));
 }

@@ -6,65 +6,61 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use thoughtstream_domain::id::RunId;
+use thoughtstream_domain::provider::{NotSent, Sending, WireState};
 use tokio::sync::watch;
 
-/// Is what is known about the bytes of one request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WireState {
-    /// None has been handed to the connection.
-    Unsent,
-    /// They were handed over: some may have arrived.
-    Sent,
-    /// Nobody waits any more, and none will be handed over.
-    Revoked,
-}
-
-/// Is shared by whoever sends a request and whoever waits for it: exactly one of *sent* and *revoked* happens.
+/// Is shared by whoever sends a request and whoever waits for it: exactly one of *sent* and *revoked* happens, as
+/// [`Sending`] decides.
 #[derive(Debug)]
-pub struct Wire(watch::Sender<WireState>);
+pub struct Wire(watch::Sender<Sending>);
 
 impl Wire {
-    /// Makes the wire of a request that has not been sent.
+    /// Makes the wire of a run's request, which has not been sent.
     #[must_use]
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self(watch::Sender::new(WireState::Unsent)))
+    pub fn of(run: RunId) -> Arc<Self> {
+        Arc::new(Self(watch::Sender::new(Sending::of(run))))
+    }
+
+    /// Returns the run.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.0.borrow().run()
     }
 
     /// Gives the request up, if nothing of it was handed over; says whether that is so.
     pub fn revoke(&self) -> bool {
-        self.0.send_if_modified(|state| {
-            let unsent = *state == WireState::Unsent;
-            if unsent {
-                *state = WireState::Revoked;
-            }
-            unsent
+        self.give_up().is_some()
+    }
+
+    /// Gives the request up and returns the proof that nothing of it was sent; `None` if some of it may have been.
+    pub fn give_up(&self) -> Option<NotSent> {
+        let mut proof = None;
+        self.0.send_if_modified(|sending| {
+            let before = sending.state();
+            proof = sending.give_up();
+            sending.state() != before
         });
-        *self.0.borrow() == WireState::Revoked
+        proof
     }
 
     /// Returns what is known.
     #[must_use]
     pub fn state(&self) -> WireState {
-        *self.0.borrow()
+        self.0.borrow().state()
     }
 
     /// Waits until the request was handed over; for ever if it never is.
     pub async fn sent(&self) {
         let mut changes = self.0.subscribe();
-        if changes.wait_for(|state| *state == WireState::Sent).await.is_err() {
+        if changes.wait_for(|sending| sending.state() == WireState::Sent).await.is_err() {
             // The sending half is ours, so this does not happen.
             std::future::pending::<()>().await;
         }
     }
 
     fn hand_over(&self) -> bool {
-        self.0.send_if_modified(|state| {
-            let unsent = *state == WireState::Unsent;
-            if unsent {
-                *state = WireState::Sent;
-            }
-            unsent
-        })
+        self.0.send_if_modified(Sending::hand_over)
     }
 
     /// Makes the body that can be handed over once. It cannot be cloned, so no client can send it again.
@@ -115,11 +111,13 @@ mod tests {
 
     #[test]
     fn exactly_one_of_sent_and_revoked_happens() {
-        let wire = Wire::new();
-        assert!(wire.hand_over() && !wire.hand_over() && !wire.revoke());
+        let run = RunId::from_bytes([1; 20]);
+        let wire = Wire::of(run);
+        assert!(wire.hand_over() && !wire.hand_over() && !wire.revoke() && wire.give_up().is_none());
         assert_eq!(wire.state(), WireState::Sent);
-        let wire = Wire::new();
+        let wire = Wire::of(run);
         assert!(wire.revoke() && wire.revoke() && !wire.hand_over());
+        assert_eq!(wire.give_up().map(|proof| proof.run()), Some(run));
         assert_eq!(wire.state(), WireState::Revoked);
     }
 }

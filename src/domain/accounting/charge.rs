@@ -1,4 +1,4 @@
-//! Settling a reservation: what was measured takes the place of what was estimated, one dimension at a time.
+//! Charging a reservation: what was measured takes the place of what was estimated, one dimension at a time.
 
 use std::collections::BTreeSet;
 
@@ -131,19 +131,5 @@ impl Charge {
         }
         let status = Self::new(self.amounts, self.reported.clone(), self.estimated.clone()).status;
         (self.status != status).then(|| format!("the status follows as {}", status.as_str()))
-    }
-}
-
-impl Reservation {
-    /// Returns the charge that settles the reservation.
-    #[must_use]
-    pub fn charge(&self, measured: &Measured) -> Charge {
-        Charge::measured(&self.estimate, measured)
-    }
-
-    /// Returns the charge of a lost answer: the full estimate.
-    #[must_use]
-    pub fn charge_in_full(&self) -> Charge {
-        Charge::estimate(&self.estimate)
     }
 }

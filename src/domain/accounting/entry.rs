@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Amounts, Charge, Dimension, Sums};
+use super::{Amounts, Charge, Dimension, Released, Settled, Sums};
 use crate::id::{ConsumerId, ConsumerKey, RunId};
 use crate::lifecycle::AttemptKey;
 use crate::time::Timestamp;
@@ -55,25 +55,55 @@ impl Reservation {
     }
 }
 
-/// Is one row of an account: a reservation and, once its attempt has ended, the charge that took its place.
+/// Is one row of an account: a reservation and, once its attempt has ended, what took its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
     /// What was reserved.
     pub reservation: Reservation,
-    /// What was charged for it; `None` while it is open.
+    /// How it was settled; `None` while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settlement: Option<Settlement>,
 }
 
 /// Is how a reservation ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(try_from = "Told", into = "Told")]
 pub struct Settlement {
     /// When.
     pub at: Timestamp,
-    /// What it was charged.
-    pub charge: Charge,
+    /// How: what it was charged, or that it was given back.
+    pub settled: Settled,
+}
+
+/// Is a settlement as a line of an export tells it, in the members that terminal events have too.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Told {
+    at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    charge: Option<Charge>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    released: Option<Released>,
+}
+
+impl From<Settlement> for Told {
+    fn from(Settlement { at, settled }: Settlement) -> Self {
+        Self { at, released: settled.released(), charge: settled.charge().cloned() }
+    }
+}
+
+impl TryFrom<Told> for Settlement {
+    type Error = &'static str;
+
+    fn try_from(Told { at, charge, released }: Told) -> Result<Self, Self::Error> {
+        let settled = match (charge, released) {
+            (Some(charge), None) => Settled::Charged(charge),
+            (None, Some(released)) => Settled::Released(released),
+            (None, None) | (Some(_), Some(_)) => return Err("it was either charged or given back"),
+        };
+        Ok(Self { at, settled })
+    }
 }
 
 impl Entry {
@@ -82,7 +112,7 @@ impl Entry {
     pub fn is_impossible(&self) -> Option<String> {
         self.reservation
             .is_impossible()
-            .or_else(|| self.settlement.as_ref()?.charge.contradicts(&self.reservation))
+            .or_else(|| self.settlement.as_ref()?.settled.contradicts(&self.reservation))
     }
 
     /// Returns the entry as an admission sees it, if it is open.
@@ -98,8 +128,10 @@ impl Entry {
         let Some(settlement) = &self.settlement else {
             return Tally { reserved: self.reservation.estimate.into(), ..Tally::default() };
         };
+        let Some(charge) = settlement.settled.charge() else {
+            return Tally { unsent: 1, ..Tally::default() };
+        };
         let mut tally = Tally::default();
-        let charge = &settlement.charge;
         for dimension in Dimension::ALL {
             let amount = charge.amounts.get(dimension).unwrap_or(0);
             let estimated = charge.estimated.contains(&dimension);
@@ -111,8 +143,7 @@ impl Entry {
 }
 
 /// Is a sum over entries, kept apart by how well the amounts are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// What open reservations hold.
     pub reserved: Sums,
@@ -120,6 +151,8 @@ pub struct Tally {
     pub reported: Sums,
     /// What was charged as estimated, because nothing was measured.
     pub estimated: Sums,
+    /// How many reservations were given back, because nothing was sent.
+    pub unsent: u64,
 }
 
 impl Tally {
@@ -142,6 +175,7 @@ impl Tally {
             reserved: self.reserved.plus(other.reserved),
             reported: self.reported.plus(other.reported),
             estimated: self.estimated.plus(other.estimated),
+            unsent: self.unsent.saturating_add(other.unsent),
         }
     }
 
@@ -152,6 +186,7 @@ impl Tally {
             reserved: self.reserved.minus(other.reserved),
             reported: self.reported.minus(other.reported),
             estimated: self.estimated.minus(other.estimated),
+            unsent: self.unsent.saturating_sub(other.unsent),
         }
     }
 }

@@ -1,3 +1,5 @@
+mod unsent;
+
 use std::convert::Infallible;
 
 use proptest::prelude::*;
@@ -52,11 +54,11 @@ fn entry(policy: &Policy, ms: i64, charge: Option<u64>) -> Entry {
     };
     let settlement = charge.map(|tokens| Settlement {
         at: at(ms),
-        charge: reservation.charge(&Measured {
+        settled: Settled::Charged(reservation.charge(&Measured {
             input_tokens: Some(tokens),
             output_tokens: Some(tokens),
             ..Measured::default()
-        }),
+        })),
     });
     Entry { reservation, settlement }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Closure, Execution, ExecutionState, Frame, RunState};
 use crate::accounting::{
-    BUDGET_EXHAUSTED, Charge, Denial, Entry, OnExhaustion, Policy, Reservation, Settlement,
+    BUDGET_EXHAUSTED, Charge, Denial, Entry, OnExhaustion, Policy, Reservation, Settled, Settlement,
 };
 use crate::commit::{Commit, Precondition, Row};
 use crate::event::ActorKind;
@@ -43,6 +43,42 @@ impl From<(Reservation, Charge)> for Ending {
     }
 }
 
+/// Is how an attempt fails: as any attempt ends, or with its reservation given back. No other end can do that.
+#[derive(Debug, Clone)]
+pub struct FailedEnding {
+    received_at: Timestamp,
+    settles: Option<(Reservation, Settled)>,
+}
+
+impl From<Timestamp> for FailedEnding {
+    /// Fails an attempt without a reservation.
+    fn from(received_at: Timestamp) -> Self {
+        Self { received_at, settles: None }
+    }
+}
+
+impl From<(Reservation, Charge)> for FailedEnding {
+    /// Fails an attempt and charges its reservation.
+    fn from((reservation, charge): (Reservation, Charge)) -> Self {
+        (reservation, Settled::Charged(charge)).into()
+    }
+}
+
+impl From<(Reservation, Settled)> for FailedEnding {
+    /// Fails an attempt and settles its reservation, one way or the other.
+    fn from((reservation, settled): (Reservation, Settled)) -> Self {
+        Self { received_at: reservation.at, settles: Some((reservation, settled)) }
+    }
+}
+
+impl From<Ending> for FailedEnding {
+    fn from(ending: Ending) -> Self {
+        let Ending { received_at, settles } = ending;
+        let settles = settles.map(|(reservation, charge)| (reservation, charge.into()));
+        Self { received_at, settles }
+    }
+}
+
 impl Reservation {
     /// Ends the attempt and charges the full estimate: its answer was lost, or never asked for as far as is known.
     #[must_use]
@@ -53,20 +89,27 @@ impl Reservation {
 }
 
 impl Ending {
+    /// Returns the charge, for the terminal event.
+    pub(super) fn charge(&self) -> Option<Charge> {
+        self.settles.as_ref().map(|(_, charge)| charge.clone())
+    }
+}
+
+impl FailedEnding {
     /// Returns when the attempt was received.
     pub(super) const fn received_at(&self) -> Timestamp {
         self.received_at
     }
 
-    /// Returns the charge, for the terminal event.
-    pub(super) fn charge(&self) -> Option<Charge> {
-        self.settles.as_ref().map(|(_, charge)| charge.clone())
+    /// Returns how its reservation was settled, for the terminal event.
+    pub(super) fn settled(&self) -> Option<&Settled> {
+        self.settles.as_ref().map(|(_, settled)| settled)
     }
 
     /// Returns the row that settles the reservation.
     pub(super) fn row(self, now: Timestamp) -> Option<Row> {
-        let (reservation, charge) = self.settles?;
-        Some(Row::Entry(Entry { reservation, settlement: Some(Settlement { at: now, charge }) }))
+        let (reservation, settled) = self.settles?;
+        Some(Row::Entry(Entry { reservation, settlement: Some(Settlement { at: now, settled }) }))
     }
 }
 

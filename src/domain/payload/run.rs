@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::TypedPayload;
-use crate::accounting::{Amounts, Charge, Denial};
+use crate::accounting::{Amounts, Charge, Denial, Released};
 use crate::hash::Sha256Hash;
 use crate::id::{ConsumerKey, EventId, ExecutionId, RunId, SourceId};
 use crate::registry::Writer;
@@ -134,6 +134,9 @@ run_payload!(
         /// What its reservation was charged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         charge: Option<Charge>,
+        /// Why its reservation was given back instead: nothing was sent, so that nothing is charged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        released: Option<Released>,
     }
 );
 run_payload!(

@@ -51,7 +51,13 @@ const GROWN: &[(&str, &[&str])] = &[
             "bc5857fcb20765236d6f35e4e3da3d48729066f3679e6f6f32935fb1cc674914",
         ],
     ),
-    ("stream.thought.run.failed@1", &["c1d0a43e7421ced24ad0ae10ea8edbc571dd18df5551933309bb589096a1f023"]),
+    (
+        "stream.thought.run.failed@1",
+        &[
+            "c1d0a43e7421ced24ad0ae10ea8edbc571dd18df5551933309bb589096a1f023",
+            "7edea889eca1da606d35b7117c5d3dc9808d55227ebe93a39e6a66dca3c4844c",
+        ],
+    ),
     ("stream.thought.run.started@1", &["8391fe282766eeb339311fc2db5a4c3555729463cb4c9bc9ad85064f552663db"]),
     (
         "stream.thought.run.status-unknown@1",
@@ -179,7 +185,7 @@ mod tests {
             "stream.thought.run.completed@1",
             "c2906022cf761627ec30f6e13fe771dee29b199120e66d04da9b2d29174f0d0d",
         ),
-        ("stream.thought.run.failed@1", "7edea889eca1da606d35b7117c5d3dc9808d55227ebe93a39e6a66dca3c4844c"),
+        ("stream.thought.run.failed@1", "57d40ccd2d87e0e70945024ea9a9ab30e0298f99d32ffa2cddc5c0c1f2053e34"),
         ("stream.thought.run.received@1", "d5a5e6b9b9e8b87906304fd48487afff93babf6f0d010b5b26a5f5d0b4136d78"),
         ("stream.thought.run.started@1", "3353458cc8896b6a04b23e001be0bec9ce3ee2754a5a211bd6f2a9eb1aebe383"),
         (

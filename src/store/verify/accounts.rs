@@ -71,6 +71,10 @@ fn check_entry(
             if run.ended_at != settled_at {
                 wrong("it was not settled when its attempt ended");
             }
+            let settled = entry.settlement.as_ref().map(|settlement| &settlement.settled);
+            if let Some(contradiction) = settled.and_then(|settled| settled.contradicts_end(&run.state)) {
+                wrong(contradiction);
+            }
         }
     }
     let said = walk.reserved.remove(&run_digest(&reservation.run)).unwrap_or_default();
@@ -78,8 +82,12 @@ fn check_entry(
     if !reserved.eq([(reservation.estimate, reservation.lease_until)]) {
         wrong("the events do not say once that this was reserved");
     }
-    if !said.charged.iter().eq(entry.settlement.as_ref().map(|settlement| &settlement.charge)) {
-        wrong("the events do not say once that this was charged");
+    if !said.settled.iter().eq(entry.settlement.as_ref().map(|settlement| &settlement.settled)) {
+        wrong("the events do not say once that this was charged, or given back");
+    }
+    let released = entry.settlement.as_ref().and_then(|settlement| settlement.settled.released());
+    if released.is_some() && !(said.may_be_unsent && said.requests == [0]) {
+        wrong("it was given back, and the events do not say once that nothing was sent");
     }
     Ok(())
 }

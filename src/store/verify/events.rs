@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use redb::{ReadableTable, ReadableTableMetadata};
-use thoughtstream_domain::accounting::Charge;
+use thoughtstream_domain::accounting::{Charge, Released, Settled};
 use thoughtstream_domain::event::Payload;
 use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
 use thoughtstream_domain::id::{EventId, RunId, SourceId};
+use thoughtstream_domain::lifecycle::RunState;
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::run::{Reserved, RunStamp};
 use thoughtstream_domain::payload::system::Redacted;
@@ -47,11 +48,15 @@ pub(super) struct Walk {
     pub(super) reserved: BTreeMap<u64, Spending>,
 }
 
-/// What the events of one run say that it may spend and was charged.
+/// What the events of one run say that it may spend, how that was settled, and what it sent.
 #[derive(Default)]
 pub(super) struct Spending {
     pub(super) reserved: Vec<Reserved>,
-    pub(super) charged: Vec<Charge>,
+    pub(super) settled: Vec<Settled>,
+    /// Whether its terminal event is one of an attempt of which nothing was sent.
+    pub(super) may_be_unsent: bool,
+    /// How many requests its traces count.
+    pub(super) requests: Vec<u32>,
 }
 
 /// The tables the walk looks into.
@@ -324,10 +329,14 @@ impl Walk {
     /// Remembers what the event says about a run, or about another event's payload.
     fn lifecycle(&mut self, stored: &Stored, place: &str, findings: &mut Findings) {
         #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
         struct Stamped {
             stamp: RunStamp,
             reservation: Option<Reserved>,
             charge: Option<Charge>,
+            released: Option<Released>,
+            code: Option<String>,
+            provider_requests: Option<u32>,
         }
         let event = &stored.event;
         if event.kind.name.as_str() == Redacted::NAME {
@@ -336,18 +345,28 @@ impl Walk {
         }
         let Some(what) = event.kind.name.as_str().strip_prefix("stream.thought.run.") else { return };
         let Payload::Present(content) = &event.payload else { return };
-        let Ok(Stamped { stamp, reservation, charge }) = serde_json::from_slice(content.reveal()) else {
+        let Ok(stamped) = serde_json::from_slice(content.reveal()) else {
             findings.add(FindingKind::Run, place, "the lifecycle payload cannot be read");
             return;
         };
+        let Stamped { stamp, reservation, charge, released, code, provider_requests } = stamped;
         let digest = run_digest(&stamp.run);
         if what == "received" {
             self.received.push(digest);
         }
-        if reservation.is_some() || charge.is_some() {
+        let charged = charge.map(Settled::Charged);
+        let released = released.map(Settled::Released);
+        if reservation.is_some() || charged.is_some() || released.is_some() {
             let spending = self.reserved.entry(digest).or_default();
+            if let (Some(released), Some(code)) = (&released, code) {
+                let failed = RunState::Failed { code };
+                spending.may_be_unsent = what == "failed" && released.contradicts_end(&failed).is_none();
+            }
             spending.reserved.extend(reservation);
-            spending.charged.extend(charge);
+            spending.settled.extend(charged.into_iter().chain(released));
+        }
+        if let Some(spending) = self.reserved.get_mut(&digest) {
+            spending.requests.extend(provider_requests);
         }
         let code = TERMINALS.iter().position(|terminal| *terminal == what);
         self.ended.extend(code.and_then(|code| u8::try_from(code).ok()).map(|code| (digest, code)));

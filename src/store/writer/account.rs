@@ -41,10 +41,15 @@ impl GroupState<'_> {
                 && run.received_at == reservation.at
                 && run.state.is_open() == opens
         };
-        let beside_run = commit.rows.iter().any(|row| matches!(row, Row::Run(run) if of_run(run)));
-        if !beside_run {
+        let runs =
+            commit.rows.iter().filter_map(|row| if let Row::Run(run) = row { Some(run) } else { None });
+        let Some(run) = runs.into_iter().find(|run| of_run(run)) else {
             let what = if opens { "opened" } else { "ended" };
             return Ok(Some(format!("its attempt is not {what} by the same commit")));
+        };
+        let settlement = entry.settlement.as_ref();
+        if let Some(contradiction) = settlement.and_then(|it| it.settled.contradicts_end(&run.state)) {
+            return Ok(Some(contradiction.to_owned()));
         }
         let stands = self.entry(rows, entry)?;
         Ok(match stands {

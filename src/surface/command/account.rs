@@ -57,7 +57,7 @@ pub fn run(command: AccountCommand, session: &Session, out: &mut Out) -> Result<
         }
         AccountCommand::Simulate(SimulateArgs { account, calls }) => {
             asking::one(session, Ask::Simulate { account, calls }, out, |simulated: Simulated| {
-                render::accounts::simulated(&simulated, now)
+                render::accounts::simulated(&simulated)
             })
         }
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use thoughtstream_actors::service::Service;
 use thoughtstream_channels::rehearsal::{Rehearsal, Script};
+use thoughtstream_domain::accounting::{Amounts, Settled};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::ConsumerId;
 use thoughtstream_domain::lifecycle::Run;
@@ -218,17 +219,19 @@ fn tell_events(events: &[Event], out: &mut Out) -> Result<(), Failure> {
 fn tell_accounts(reader: &Reader, runs: &[Run], out: &mut Out) -> Result<(), Failure> {
     let mut rows = Rows::new(&["RUN", "STATE", "RESERVED", "CHARGED"]);
     for run in runs {
-        let tokens = |amounts: &thoughtstream_domain::accounting::Amounts| {
-            format!("{} + {} tokens", amounts.input_tokens, amounts.output_tokens)
-        };
+        let tokens =
+            |amounts: &Amounts| format!("{} + {} tokens", amounts.input_tokens, amounts.output_tokens);
         let entry = reader.entry(run)?;
         let reserved = entry.as_ref().map(|entry| tokens(&entry.reservation.estimate)).unwrap_or_default();
-        let charge = entry.and_then(|entry| entry.settlement).map(|settlement| settlement.charge);
+        let settled = entry.and_then(|entry| entry.settlement).map(|settlement| settlement.settled);
+        let charged = |settled: Settled| {
+            settled.charge().map_or_else(|| "none: not sent".to_owned(), |charge| tokens(&charge.amounts))
+        };
         rows.row(&[
             run.id.to_string(),
             run.state.as_str().to_owned(),
             reserved,
-            charge.map(|charge| tokens(&charge.amounts)).unwrap_or_default(),
+            settled.map(charged).unwrap_or_default(),
         ]);
     }
     out.text(&story::indented(&rows.text()))?;

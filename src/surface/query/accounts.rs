@@ -108,12 +108,14 @@ pub struct Spent {
     pub reported: Sums,
     /// The part of the charges that stands at its estimate.
     pub estimated: Sums,
+    /// How many attempts sent nothing; what they had reserved was given back.
+    pub not_sent: u64,
 }
 
 impl Spent {
     fn of(tally: &Tally) -> Self {
-        let Tally { reserved, reported, estimated } = *tally;
-        Self { used: tally.used(), reserved, charged: tally.charged(), reported, estimated }
+        let Tally { reserved, reported, estimated, unsent: not_sent } = *tally;
+        Self { used: tally.used(), reserved, charged: tally.charged(), reported, estimated, not_sent }
     }
 }
 
@@ -165,10 +167,14 @@ pub struct Wait {
 pub struct Simulated {
     /// The account.
     pub account: ConsumerId,
+    /// The moment at which the calls are wanted.
+    pub at: Timestamp,
     /// How many calls were imagined.
     pub calls: u32,
     /// What the declaration says.
     pub declared: Declared,
+    /// How many attempts of the longest window sent nothing, and count nowhere.
+    pub not_sent: u64,
     /// What would happen.
     #[serde(flatten)]
     pub simulation: Simulation,
@@ -223,7 +229,8 @@ pub fn simulate(look: &Look<'_>, id: &ConsumerId, calls: u32) -> Result<Simulate
     let since = starts.min().unwrap_or(look.now);
     let account = look.reader.imagine(id, since, policy.reserve)?;
     let simulation = policy.simulate(account, look.now, calls);
-    Ok(Simulated { account: id.clone(), calls, declared, simulation })
+    let not_sent = look.reader.account(id, &[since], None)?.since.first().map_or(0, |tally| tally.unsent);
+    Ok(Simulated { account: id.clone(), at: look.now, calls, declared, not_sent, simulation })
 }
 
 /// Returns what declarations say about accounts: of each id the enabled version, else the newest that says something.

@@ -16,8 +16,19 @@ pub fn list(accounts: &[Account], now: Timestamp) -> String {
     if accounts.is_empty() {
         return "no accounts: no declaration asks a model, and none has\n".to_owned();
     }
-    let heads =
-        ["ACCOUNT", "STATE", "NEXT", "OPEN", "WAITING", "CALLS", "INPUT", "OUTPUT", "COST", "ESTIMATED"];
+    let heads = [
+        "ACCOUNT",
+        "STATE",
+        "NEXT",
+        "OPEN",
+        "WAITING",
+        "CALLS",
+        "INPUT",
+        "OUTPUT",
+        "COST",
+        "ESTIMATED",
+        "NOT SENT",
+    ];
     let mut rows = Rows::new(&heads);
     for column in 3..heads.len() {
         rows = rows.numbers(column);
@@ -35,6 +46,7 @@ pub fn list(accounts: &[Account], now: Timestamp) -> String {
             used.output_tokens.to_string(),
             cost(used.cost_microusd),
             share(&account.ever),
+            account.ever.not_sent.to_string(),
         ]);
     }
     rows.text()
@@ -63,6 +75,10 @@ pub fn show(account: &Account, now: Timestamp) -> String {
         let first = account.waits.first().map(|wait| wait.at);
         let what = count(account.waiting as u64, "execution");
         lines.push(format!("waiting    {what} for budget, the first goes on {}", next(first, now)));
+    }
+    if account.ever.not_sent > 0 {
+        let what = count(account.ever.not_sent, "attempt");
+        lines.push(format!("not sent   {what} at all times: what they had reserved was given back"));
     }
     let mut text = lines.join("\n") + "\n\n";
     let heads = ["WINDOW", "OF", "USED", "MOST", "RESERVED", "REPORTED", "ESTIMATED", "FITS"];
@@ -108,7 +124,8 @@ pub fn show(account: &Account, now: Timestamp) -> String {
 
 /// Renders what would happen to the next calls.
 #[must_use]
-pub fn simulated(simulated: &Simulated, now: Timestamp) -> String {
+pub fn simulated(simulated: &Simulated) -> String {
+    let now = simulated.at;
     let steps = &simulated.simulation.steps;
     let at_once: u32 = steps.iter().filter(|step| step.at <= now).map(|step| step.calls).sum();
     let mut lines = vec![
@@ -116,6 +133,10 @@ pub fn simulated(simulated: &Simulated, now: Timestamp) -> String {
         format!("declared   {}", declared(&simulated.declared)),
         format!("calls      {at_once} of {} at once", simulated.calls),
     ];
+    if simulated.not_sent > 0 {
+        let what = count(simulated.not_sent, "attempt");
+        lines.push(format!("not sent   {what} in the longest window, which count in none"));
+    }
     if let Some(denial) = &simulated.simulation.denial {
         lines.push(format!("limit      {denial}"));
     }

@@ -1,14 +1,17 @@
 //! Accounts: reservations that never pass a limit together, and charges that nothing can lose.
 
 use thoughtstream_domain::accounting::{
-    Amounts, Ceiling, Denial, Dimension, Limit, Measured, OnExhaustion, Policy, Reservation, Window,
+    Amounts, Ceiling, Denial, Dimension, Entry, Limit, Measured, OnExhaustion, Policy, Released, Reservation,
+    Settled, Settlement, Window,
 };
 use thoughtstream_domain::commit::{Refusal, Row};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::lifecycle::{
     Admission, Closure, Execution, ExecutionState, FailurePolicy, Frame, RunState,
 };
-use thoughtstream_domain::retry::{Interrupted, RetryPolicy};
+use thoughtstream_domain::payload::trace::RunTraced;
+use thoughtstream_domain::provider::{NotSent, Sending};
+use thoughtstream_domain::retry::{Interrupted, InterruptedRecord, RetryPolicy};
 
 use super::settlement::{consumer, frame, with_notes};
 use super::verification::{change_row, check, expect, first_key, remove_row};
@@ -162,6 +165,97 @@ fn no_attempt_ends_without_settling_what_it_reserved() {
     assert!(check(&store).ok);
 }
 
+/// Returns the proof that a run sent nothing.
+fn proof(reservation: &Reservation) -> NotSent {
+    Sending::of(reservation.run).give_up().unwrap()
+}
+
+/// Fails an attempt of which nothing was sent, as its trace says too.
+fn given_back(execution: &mut Execution, reservation: &Reservation, requests: u32) -> Commit {
+    let settled = reservation.release(proof(reservation));
+    let ending = (reservation.clone(), settled);
+    let mut commit = execution.fail(&frame_at(90), ending, "connect-failed", FailurePolicy::Final);
+    let traced = RunTraced::of(execution.stamp(), requests, Vec::new());
+    commit.appends.push(traced.event(execution.privacy, execution.parents()));
+    commit
+}
+
+#[test]
+fn what_was_not_sent_is_given_back_and_its_place_in_the_window_is_free_again() {
+    let (disk, mut store, notes) = with_notes(3);
+    let mut executions = executions(&notes);
+    let policy = policy(Window::Day, 1);
+    let (open, reservation) = executions[0].open_admitted(&frame_at(70), 0, admission(&policy));
+    committed(&mut store, &open);
+    let (denied, _) = executions[1].clone().open_admitted(&frame_at(71), 1, admission(&policy));
+    let verdict = one(&mut store, &denied);
+    assert!(matches!(verdict, Verdict::Refused(Refusal::OverBudget { .. })), "{verdict:?}");
+    let failed = given_back(&mut executions[0], &reservation, 0);
+    committed(&mut store, &failed);
+    assert!(matches!(one(&mut store, &failed), Verdict::AlreadyCommitted(_)), "a replay is harmless");
+    let (open, _) = executions[1].open_admitted(&frame_at(91), 1, admission(&policy));
+    committed(&mut store, &open);
+    drop(store);
+    let mut store = super::open(&disk.image(Loss::All)).unwrap();
+    let state = store.reader.account(&consumer().id, &[at(0)], None).unwrap();
+    assert_eq!((state.ever.unsent, state.ever.used().calls, state.open.len()), (1, 1, 1));
+    assert_eq!(state.since[0], state.ever);
+    let (denied, _) = executions[2].open_admitted(&frame_at(92), 2, admission(&policy));
+    let verdict = one(&mut store, &denied);
+    assert!(matches!(verdict, Verdict::Refused(Refusal::OverBudget { .. })), "{verdict:?}");
+    assert!(check(&store).ok, "{:?}", check(&store).findings);
+}
+
+#[test]
+fn a_reservation_is_given_back_by_no_other_end_than_a_failure_that_says_so() {
+    let (_, mut store, notes) = with_notes(1);
+    let mut execution = executions(&notes).remove(0);
+    let reservation = opened(&mut store, &mut execution, 0, 70);
+    let settlement = Settlement { at: at(90), settled: reservation.release(proof(&reservation)) };
+    let entry = Entry { reservation: reservation.clone(), settlement: Some(settlement) };
+    let charged = || (reservation.clone(), reservation.charge_in_full());
+    let (interrupted, retry) = (Interrupted::default(), RetryPolicy::default());
+    let abandoned = Interrupted { record: InterruptedRecord::Abandoned, ..interrupted };
+    let ends = [
+        execution.clone().complete(&frame_at(90), charged(), &REGISTRY, Vec::new()).unwrap(),
+        execution.clone().interrupt(&frame_at(90), charged(), "connect-failed", interrupted, retry),
+        execution.clone().interrupt(&frame_at(90), charged(), "connect-failed", abandoned, retry),
+        execution.clone().fail(&frame_at(90), charged(), "provider-rate-limited", FailurePolicy::Final),
+        execution.clone().fail(&frame_at(90), charged(), "connection-lost", FailurePolicy::Final),
+    ];
+    for mut commit in ends {
+        let settles = |row: &&mut Row| matches!(row, Row::Entry(_));
+        *commit.rows.iter_mut().find(settles).unwrap() = Row::Entry(entry.clone());
+        let verdict = one(&mut store, &commit);
+        assert!(matches!(verdict, Verdict::Refused(Refusal::Row { .. })), "{verdict:?}");
+    }
+    committed(&mut store, &given_back(&mut execution, &reservation, 0));
+    assert!(check(&store).ok, "{:?}", check(&store).findings);
+}
+
+#[test]
+fn what_was_given_back_without_events_that_say_that_nothing_was_sent_is_found() {
+    // The trace counts a request, says nothing, or says it twice; the terminal event says that it was charged.
+    let without = |commit: &mut Commit| drop(commit.appends.pop());
+    let charged = |commit: &mut Commit, as_charged: Commit| commit.appends[0] = as_charged.appends[0].clone();
+    for wrong in 0..3 {
+        let (_, mut store, notes) = with_notes(1);
+        let mut execution = executions(&notes).remove(0);
+        let reservation = opened(&mut store, &mut execution, 0, 70);
+        let in_full = (reservation.clone(), reservation.charge_in_full());
+        let as_charged =
+            execution.clone().fail(&frame_at(90), in_full, "connect-failed", FailurePolicy::Final);
+        let mut commit = given_back(&mut execution, &reservation, u32::from(wrong == 0));
+        match wrong {
+            0 => {}
+            1 => without(&mut commit),
+            _ => charged(&mut commit, as_charged),
+        }
+        committed(&mut store, &commit);
+        expect(&store, FindingKind::Account, "entries links");
+    }
+}
+
 #[test]
 fn an_entry_without_its_attempt_is_refused() {
     let (_, mut store, notes) = with_notes(1);
@@ -235,10 +329,20 @@ fn what_was_changed_in_an_account_is_found() {
     let less = |row: &mut Vec<u8>| {
         let mut entry = read_entry(row).unwrap();
         let settlement = entry.settlement.as_mut().expect("the first one is settled");
-        settlement.charge.amounts.input_tokens = 1;
+        let Settled::Charged(charge) = &mut settlement.settled else { panic!("it is charged") };
+        charge.amounts.input_tokens = 1;
         *row = write_entry(&entry);
     };
     finds(|store| change_row(store, Table::Entries, &first_key(store, Table::Entries), less), "entries asks");
+    let given_back = |row: &mut Vec<u8>| {
+        let mut entry = read_entry(row).unwrap();
+        entry.settlement.as_mut().unwrap().settled = Settled::Released(Released::restored());
+        *row = write_entry(&entry);
+    };
+    finds(
+        |store| change_row(store, Table::Entries, &first_key(store, Table::Entries), given_back),
+        "entries asks",
+    );
     let smaller = |row: &mut Vec<u8>| row[0] = 0;
     finds(
         |store| change_row(store, Table::Tallies, &first_key(store, Table::Tallies), smaller),

@@ -5,10 +5,11 @@ use thoughtstream_domain::commit::{Commit, Registered, Row, Verdict};
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet, load_all};
 use thoughtstream_domain::event::{Actor, ActorKind, Envelope};
 use thoughtstream_domain::id::{IdempotencyKey, SourceId};
-use thoughtstream_domain::lifecycle::{Admission, Execution, Frame};
+use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy, Frame};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::note::Note;
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::provider::Sending;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_store::disk::Disk;
 use thoughtstream_store::sim::SimDisk;
@@ -125,6 +126,26 @@ impl Desk {
     }
 }
 
+/// Opens an attempt about the last note, and gives its reservation back.
+fn give_back(desk: &mut Desk) {
+    let declaration = desk.set.iter().next().unwrap().clone();
+    let frame = Frame {
+        consumer: declaration.key().clone(),
+        fingerprint: declaration.fingerprint(),
+        privacy_floor: Privacy::Private,
+        incarnation: 1,
+        now: at(NOW - 500),
+    };
+    let note = desk.store.reader.page_after(2, 1).unwrap();
+    let mut execution = Execution::fix(&frame, &note);
+    let policy = Arc::new(declaration.runner().model().unwrap().accounting.clone());
+    let (open, reservation) = execution.open_admitted(&frame, 2, Admission { policy, rows: Vec::new() });
+    desk.commit(&open);
+    let settled = reservation.release(Sending::of(reservation.run).give_up().unwrap());
+    let failed = execution.fail(&frame, (reservation, settled), "connect-failed", FailurePolicy::Final);
+    desk.commit(&failed);
+}
+
 fn id(text: &str) -> ConsumerId {
     ConsumerId::parse(text).unwrap()
 }
@@ -155,6 +176,24 @@ fn a_simulation_says_what_goes_at_once_and_when_the_rest() {
     assert_eq!(steps, [(0, 1), (50_000, 1), (299_000, 1)]);
     assert_eq!(found.simulation.denial.unwrap().used, 3);
     assert_eq!(found.simulation.passed, 0);
+}
+
+#[test]
+fn what_was_given_back_is_told_and_counts_nowhere() {
+    let mut desk = Desk::new();
+    let before = show(&desk.look(), &id("note-observer")).unwrap();
+    let simulated = simulate(&desk.look(), &id("note-observer"), 3).unwrap();
+    give_back(&mut desk);
+    let account = show(&desk.look(), &id("note-observer")).unwrap();
+    assert_eq!((before.ever.not_sent, account.ever.not_sent), (0, 1));
+    assert!(account.windows.iter().all(|window| window.spent.not_sent == 1));
+    assert_eq!(Spent { not_sent: 0, ..account.ever }, before.ever);
+    let fits = |account: &Account| account.windows.iter().map(|window| window.fits).collect::<Vec<u64>>();
+    assert_eq!((fits(&account), account.open), (fits(&before), before.open));
+    assert_eq!(list(&desk.look()).unwrap(), [account]);
+    let again = simulate(&desk.look(), &id("note-observer"), 3).unwrap();
+    assert_eq!(Simulated { not_sent: 0, ..again.clone() }, simulated);
+    assert_eq!(again.not_sent, 1);
 }
 
 #[test]

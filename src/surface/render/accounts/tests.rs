@@ -36,7 +36,7 @@ fn sums(calls: u64) -> Sums {
 fn spent(reserved: u64, reported: u64, estimated: u64) -> Spent {
     let (reserved, reported, estimated) = (sums(reserved), sums(reported), sums(estimated));
     let charged = reported.plus(estimated);
-    Spent { used: reserved.plus(charged), reserved, charged, reported, estimated }
+    Spent { used: reserved.plus(charged), reserved, charged, reported, estimated, not_sent: 0 }
 }
 
 fn denial() -> Denial {
@@ -71,7 +71,7 @@ fn exhausted() -> Account {
         declared: Some(declares()),
         denial: Some(denial()),
         windows: vec![rolling, day],
-        ever: spent(2, 400, 12),
+        ever: Spent { not_sent: 3, ..spent(2, 400, 12) },
         open: 2,
         leases: vec![Lease {
             run: RunId::from_bytes([7; 20]),
@@ -117,8 +117,9 @@ fn a_simulation_shows_when_the_limit_is_reached() {
     let mut steps = vec![thoughtstream_domain::accounting::Step { at: NOW, calls: 3 }];
     steps.extend((1..=25).map(|n| thoughtstream_domain::accounting::Step { at: soon(n * 60), calls: 1 }));
     let simulation = Simulation { steps, denial: Some(denial()), passed: 0 };
-    let waits = Simulated { account: key().id, calls: 28, declared: declares(), simulation };
-    insta::assert_snapshot!(simulated(&waits, NOW));
+    let waits =
+        Simulated { account: key().id, at: NOW, calls: 28, declared: declares(), not_sent: 1, simulation };
+    insta::assert_snapshot!(simulated(&waits));
     let passes = Simulated {
         simulation: Simulation {
             passed: 25,
@@ -126,9 +127,10 @@ fn a_simulation_shows_when_the_limit_is_reached() {
             ..waits.simulation
         },
         declared: Declared { on_exhaustion: OnExhaustion::Advance, enabled: false, ..declares() },
+        not_sent: 0,
         ..waits
     };
-    insta::assert_snapshot!("passes", simulated(&passes, NOW));
+    insta::assert_snapshot!("passes", simulated(&passes));
 }
 
 #[test]
