@@ -230,10 +230,13 @@ fn an_edit_is_the_text_of_a_file_and_nothing_else_takes_one() {
     }
     desk.world.thought(&["inbox", "edit", &memory]).expect(2);
     desk.decide(&memory, &["edit", "--file", "missing"]).expect(4);
-    for bad in [&b""[..], b" \n", b"\xff\xfe", "x".repeat(32_769).as_bytes()] {
+    for bad in [&b""[..], b"\xff\xfe", "x".repeat(32_769).as_bytes()] {
         write(bad);
         desk.decide(&memory, &["edit", "--file", "text"]).expect(2);
     }
+    write(b" \n");
+    let blank = desk.decide(&correction, &["edit", "--file", "text"]).expect(1);
+    assert!(blank.stderr.contains("proposal.replacement") && blank.stderr.contains("contract"), "{blank:?}");
     write("x".repeat(4_097).as_bytes());
     let refused = desk.decide(&correction, &["edit", "--file", "text"]).expect(1);
     assert!(refused.stderr.contains("proposal.replacement"), "{}", refused.stderr);

@@ -30,6 +30,13 @@ provider:
         tools:
           - name: submit_correction
             arguments: '{"target_output":"latest","replacement":"Beans go out after the last frost.","reason":"It was wrong.","evidence_event_ids":[]}'
+    - name: blank
+      when: { contains: nothing, offers: submit_correction }
+      answer:
+        text: "I take it back."
+        tools:
+          - name: submit_correction
+            arguments: '{"target_output":"latest","replacement":" ","reason":"It was wrong.","evidence_event_ids":[]}'
     - name: elsewhere
       when: { contains: elsewhere }
       answer:
@@ -220,6 +227,24 @@ fn a_call_that_reaches_for_more_and_a_focus_that_is_not_proposed_fail_closed() {
     let sent = stage.until_sent(1);
     assert!(sent[0].contains("A proposal starts nothing"), "{sent:?}");
     assert_eq!(stage.rehearsal.provider_requests().len(), 2);
+    assert_eq!(service.stop(), 0);
+    stage.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_proposal_that_cannot_be_made_whole_takes_its_message_with_it() {
+    let stage = Stage::new();
+    let service = stage.serve();
+    stage.say("beans?");
+    stage.until_sent(1);
+    // Its length is right, and the reply's contract wants a reply that says something.
+    stage.say("say nothing instead");
+    let runs = ["run", "list", "--consumer", "telegram-conversation", "--state", "failed", "--json"];
+    let failed = stage.world.until(&runs, |answer| answer.lines().len() == 1).lines().remove(0);
+    assert_eq!(failed["code"], "correction-unfit", "{failed}");
+    let of = |kind| stage.of(kind).len();
+    assert_eq!((of(OUTPUT), of(CORRECTION), of(COMPLETED)), (1, 0, 1));
+    assert_eq!(stage.rehearsal.sent_messages().len(), 1);
     assert_eq!(service.stop(), 0);
     stage.world.thought(&["verify"]).expect(0);
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::text::is_hostile;
 use thoughtstream_effects::pinned::PinnedRoot;
 use thoughtstream_testkit::proposals::{ADDED, MEMORY, Setting};
 
@@ -280,6 +281,16 @@ fn a_dry_run_is_refused_as_the_decision_would_be_and_shows_an_edit_as_it_would_s
     let result = Sha256Hash::of(format!("{MEMORY}Moved to Lisbon in May.\n").as_bytes());
     assert_eq!(json["outlook"]["resultSha256"], json!(result));
     assert_eq!(json.get("content"), None);
+    // What a person writes may be anything that a model may write, is shown as safely, and fails in the same place.
+    write("a\u{1b}[2Jb\u{202e}c");
+    let shown = dry(&desk, &["edit", "--file", "text", "--content"]).expect(0).stdout;
+    assert!(shown.contains("  │ +a\\u{1b}[2Jb\\u{202e}c"), "{shown}");
+    assert!(shown.chars().all(|c| c == '\n' || !is_hostile(c)), "{shown:?}");
+    for (text, code) in [("a\0b", "not-text"), (" \n\t", "unchanged")] {
+        write(text);
+        let json = dry(&desk, &["edit", "--file", "text", "--json"]).expect(1).json();
+        assert_eq!(json["outlook"]["code"], code);
+    }
     // Nothing follows from a refusal, and a correction changes no file.
     assert_eq!(dry(&desk, &["reject", "--json"]).expect(0).json().get("outlook"), None);
     let shown =

@@ -133,7 +133,7 @@ pub(super) fn bounded<const MAX: usize>(value: &Value, at: &str) -> Result<Bound
     let text = value.as_str().ok_or_else(|| Misfit::new(CallCode::WrongType, at))?;
     Bounded::new(text.to_owned()).map_err(|error| {
         let code = match error {
-            BoundsError::Blank => CallCode::Blank,
+            BoundsError::Empty => CallCode::Blank,
             BoundsError::TooLong { .. } => CallCode::TooLong,
         };
         Misfit::new(code, at)

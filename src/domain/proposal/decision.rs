@@ -5,6 +5,7 @@
 //! something else is told what stands. What is submitted under which name is provenance and changes neither.
 
 use crate::commit::Commit;
+use crate::contract::Issues;
 use crate::event::{Actor, ActorKind, Candidate, Envelope, Event, Parent, Payload, Reference};
 use crate::id::{EventId, SourceId};
 use crate::payload::TypedPayload as _;
@@ -19,7 +20,7 @@ use super::lineage::{AnyProven, Chained, Proven};
 use super::text::{BoundsError, ProposedText, Replacement};
 
 /// Says why something cannot be decided so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
     /// A focus waits for a way of its own; nobody decides about it here.
     #[error("a proposed focus has no decision: it is kept as it is, and nothing follows from it")]
@@ -27,19 +28,18 @@ pub enum DecideError {
     /// The text that should stand in place of the proposed one does not fit its bounds.
     #[error("the replacement does not fit")]
     Replacement(#[source] BoundsError),
-    /// The text has a control character that is no line end and no tab: nobody types one on purpose.
-    #[error("the replacement has the control character U+{0:04X} in it")]
-    Control(u32),
+    /// The reply's contract does not hold with that text in its place, so nothing could follow from the decision.
+    #[error("the replacement breaks the contract of the reply")]
+    Contract(#[source] Issues),
 }
 
 impl DecideError {
     /// Returns the code.
     #[must_use]
-    pub const fn code(self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
         match self {
             Self::NoDecision => "proposal.no-decision",
-            Self::Replacement(_) => "proposal.replacement",
-            Self::Control(_) => "proposal.control-character",
+            Self::Replacement(_) | Self::Contract(_) => "proposal.replacement",
         }
     }
 }
@@ -86,11 +86,12 @@ pub fn decide(
 ) -> Result<Commit, DecideError> {
     let kind = Decidable::of(proven.kind()).ok_or(DecideError::NoDecision)?;
     fits(kind, &disposition).map_err(DecideError::Replacement)?;
-    if let Disposition::Edit { replacement } = &disposition {
-        let control = |found: &char| found.is_control() && !matches!(found, '\n' | '\r' | '\t');
-        if let Some(found) = replacement.reveal().chars().find(control) {
-            return Err(DecideError::Control(u32::from(found)));
-        }
+    if let (AnyProven::Correction(proven), Disposition::Edit { replacement }) = (proven, &disposition) {
+        let judged = &proven.bound().judged;
+        judged
+            .contract
+            .with_display(&judged.observation, replacement.reveal())
+            .map_err(DecideError::Contract)?;
     }
     let proposal = proven.event();
     let actor = Actor::ours(ActorKind::Person, &format!("uid:{}", operator.uid));

@@ -64,15 +64,19 @@ pub fn change(
 }
 
 /// Returns the base as it is and, on lines of its own, the text: without blank lines around it, with the base's line
-/// ends, and with one at its end.
+/// ends, and with one at its end. A text of white space alone adds nothing.
 #[must_use]
 pub fn append(base: &str, text: &str) -> String {
+    let text = normalized(text);
+    if text.is_empty() {
+        return base.to_owned();
+    }
     let end = if base.contains("\r\n") { "\r\n" } else { "\n" };
     let mut out = base.to_owned();
     if !out.is_empty() && !out.ends_with('\n') {
         out.push_str(end);
     }
-    for line in normalized(text).split('\n') {
+    for line in text.split('\n') {
         out.push_str(line);
         out.push_str(end);
     }

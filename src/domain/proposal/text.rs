@@ -1,11 +1,14 @@
 //! Text that a model or a person puts into a proposal: bounded in characters, and never printed.
+//!
+//! Whoever wrote it, nothing but its length is asked of it: white space and control characters are text. Whether a
+//! document or a reply can hold it is said where it would be put, and what is shown of it is spelled out there.
 
 use serde::{Deserialize, Serialize};
 
 use crate::content::Content;
 use crate::text::characters;
 
-/// Is a text of 1 to `MAX` characters (UTF-16 code units), not all of them white space.
+/// Is a text of 1 to `MAX` characters (UTF-16 code units).
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Bounded<const MAX: usize>(Content<String>);
@@ -20,9 +23,9 @@ pub type Replacement = Bounded<4_096>;
 /// Says why a text does not fit its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BoundsError {
-    /// It says nothing.
-    #[error("the text says nothing")]
-    Blank,
+    /// There is none.
+    #[error("the text is empty")]
+    Empty,
     /// It is longer than its bound.
     #[error("the text has {characters} characters, at most {characters_max} are allowed")]
     TooLong {
@@ -40,10 +43,10 @@ impl<const MAX: usize> Bounded<MAX> {
     /// Takes a text as it is; nothing is trimmed or cut.
     ///
     /// # Errors
-    /// [`BoundsError`] if it says nothing or is too long.
+    /// [`BoundsError`] if it is empty or too long.
     pub fn new(text: String) -> Result<Self, BoundsError> {
-        if text.trim().is_empty() {
-            return Err(BoundsError::Blank);
+        if text.is_empty() {
+            return Err(BoundsError::Empty);
         }
         let characters = characters(&text);
         if characters > MAX {
@@ -103,8 +106,9 @@ mod tests {
             Short::new("😀😀a".into()),
             Err(BoundsError::TooLong { characters: 5, characters_max: 4 })
         );
-        for blank in ["", " ", "\n\t\u{3000}"] {
-            assert_eq!(Short::new(blank.into()), Err(BoundsError::Blank));
+        assert_eq!(Short::new(String::new()), Err(BoundsError::Empty));
+        for text in [" ", "\n\t\u{3000}", "\0\u{1b}\u{9b}"] {
+            assert_eq!(Short::new(text.into()).unwrap().reveal(), text);
         }
         assert!(serde_json::from_str::<Short>("\"abcde\"").is_err());
     }

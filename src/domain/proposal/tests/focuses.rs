@@ -59,7 +59,7 @@ fn every_number_list_and_word_has_its_bounds() {
         ("/id", json!("Lisbon Move"), CallCode::NotAnId),
         ("/scope/includes", json!([]), few),
         ("/scope/includes", json!(vec!["x"; 17]), CallCode::TooMany),
-        ("/scope/excludes/0", json!(" "), CallCode::Blank),
+        ("/scope/excludes/0", json!(""), CallCode::Blank),
         ("/subscriptions", json!([]), few),
         ("/subscriptions/0/types", json!([]), few),
         ("/subscriptions/0/types/0", json!("*"), CallCode::NotAnId),

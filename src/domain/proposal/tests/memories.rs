@@ -99,6 +99,14 @@ fn a_result_has_a_limit_and_is_something_new() {
     assert!(of(room).is_ok());
     assert_eq!(of(room - 1), Err(ReasonCode::TooLarge));
     assert_eq!(changed(BASE, Operation::ReplaceDocument, BASE), Err(ReasonCode::Unchanged));
+    // White space alone adds nothing, also where the last line has no end.
+    for text in [" ", "\n\r\n\t"] {
+        assert_eq!(changed(BASE, Operation::Append, text), Err(ReasonCode::Unchanged), "{text:?}");
+        assert_eq!(append("no end", text), "no end");
+    }
+    // A control character is text like any other, but for the one that no text holds.
+    let made = changed(BASE, Operation::Append, "\u{1b}[2J\u{9b}").unwrap();
+    assert!(text_of(&made).ends_with("\u{1b}[2J\u{9b}\n"));
 }
 
 #[test]
