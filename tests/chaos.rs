@@ -23,11 +23,37 @@ async fn run(seed: u64) {
     assert!(schedule.tally.appended > 0 && schedule.tally.traps + schedule.tally.kills > 0, "{context}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_dies_nothing_is_lost_and_nothing_is_done_twice() {
-    let runs = setting("THOUGHT_CHAOS_KILLS").map_or(4, |kills| kills / 4);
-    for seed in seeds(1, runs) {
-        run(seed).await;
+/// Whatever dies, nothing is lost and nothing is done twice: as many tests share the seeds, so that none takes long.
+mod whatever_dies_nothing_is_lost_or_done_twice {
+    use super::*;
+
+    const SHARES: u64 = 4;
+
+    async fn share(of: u64) {
+        let runs = setting("THOUGHT_CHAOS_KILLS").map_or(SHARES, |kills| kills / 4);
+        for seed in seeds(1, runs).into_iter().filter(|seed| seed % SHARES == of) {
+            run(seed).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn in_every_fourth_run() {
+        share(0).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn in_the_first_and_every_fourth_behind_it() {
+        share(1).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn in_the_second_and_every_fourth_behind_it() {
+        share(2).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn in_the_third_and_every_fourth_behind_it() {
+        share(3).await;
     }
 }
 

@@ -323,36 +323,9 @@ impl Bad {
     }
 }
 
-#[test]
-fn each_failure_of_a_provider_is_one_attempt_with_one_request_and_a_reservation_of_its_own() {
-    let cut = |at, how| Manner { cut: Some(Cut { at, how }), ..Manner::default() };
-    let drip = Manner { drip: Some(Drip { bytes: 1, every_ms: 100 }), ..Manner::default() };
-    let other = r#"{"id":"x","object":"chat.completion","created":1,"model":"large","choices":[{"index":0,"message":{"role":"assistant","content":"{}"},"finish_reason":"stop"}]}"#;
-    let unasked = Says::Tools { text: None, calls: vec![ToolCall::new("open", "{}")] };
-    for bad in [
-        Bad::passing(Reply::body(500, "no"), "failed", "provider-unavailable"),
-        Bad::passing(Reply::body(200, "garbage"), "failed", "answer-malformed"),
-        Bad::passing(Reply::body(200, &b"\xff\xfe"[..]), "failed", "answer-not-utf8"),
-        Bad::passing(Reply::of(Says::Fill(100_000_000)), "failed", "answer-too-large"),
-        Bad::passing(Reply::body(200, other), "failed", "answer-model-mismatch"),
-        Bad { charge: "reported", ..Bad::passing(Reply::of(unasked), "failed", "answer-tools-not-offered") },
-        Bad::passing(
-            json(GOOD).in_manner(cut(CutAt::Body(20), CutHow::Reset)),
-            "status-unknown",
-            "connection-lost",
-        ),
-        Bad::passing(
-            json(GOOD).in_manner(cut(CutAt::Request, CutHow::Reset)),
-            "status-unknown",
-            "connection-lost",
-        ),
-        Bad::passing(json(GOOD).in_manner(drip), "status-unknown", "deadline-passed"),
-        Bad::said(&format!("{GOOD} {GOOD}"), "output.json"),
-        Bad::said(&format!("Here it is: {GOOD}"), "output.json"),
-        Bad::said(&format!("```json\n{GOOD}\n```"), "output.json"),
-        // Nothing said is not nothing used.
-        Bad { charge: "partial", ..Bad::said("", "output.parts") },
-    ] {
+/// Checks that each failure is one attempt with one request and a reservation of its own.
+fn fails(bads: impl IntoIterator<Item = Bad>) {
+    for bad in bads {
         let stage = Stage::new(
             Script::answering(json(GOOD)).with_rule(Rule {
                 when: thoughtstream_channels::rehearsal::When { nth: Some(1), ..Default::default() },
@@ -380,6 +353,50 @@ fn each_failure_of_a_provider_is_one_attempt_with_one_request_and_a_reservation_
         assert_eq!(service.stop(), 0);
         stage.verify();
     }
+}
+
+#[test]
+fn an_answer_that_is_none_is_one_attempt_with_one_request_and_a_reservation_of_its_own() {
+    let other = r#"{"id":"x","object":"chat.completion","created":1,"model":"large","choices":[{"index":0,"message":{"role":"assistant","content":"{}"},"finish_reason":"stop"}]}"#;
+    let unasked = Says::Tools { text: None, calls: vec![ToolCall::new("open", "{}")] };
+    fails([
+        Bad::passing(Reply::body(500, "no"), "failed", "provider-unavailable"),
+        Bad::passing(Reply::body(200, "garbage"), "failed", "answer-malformed"),
+        Bad::passing(Reply::body(200, &b"\xff\xfe"[..]), "failed", "answer-not-utf8"),
+        Bad::passing(Reply::of(Says::Fill(100_000_000)), "failed", "answer-too-large"),
+        Bad::passing(Reply::body(200, other), "failed", "answer-model-mismatch"),
+        Bad { charge: "reported", ..Bad::passing(Reply::of(unasked), "failed", "answer-tools-not-offered") },
+    ]);
+}
+
+#[test]
+fn an_answer_that_is_lost_is_one_attempt_with_one_request_and_a_reservation_of_its_own() {
+    let cut = |at, how| Manner { cut: Some(Cut { at, how }), ..Manner::default() };
+    let drip = Manner { drip: Some(Drip { bytes: 1, every_ms: 100 }), ..Manner::default() };
+    fails([
+        Bad::passing(
+            json(GOOD).in_manner(cut(CutAt::Body(20), CutHow::Reset)),
+            "status-unknown",
+            "connection-lost",
+        ),
+        Bad::passing(
+            json(GOOD).in_manner(cut(CutAt::Request, CutHow::Reset)),
+            "status-unknown",
+            "connection-lost",
+        ),
+        Bad::passing(json(GOOD).in_manner(drip), "status-unknown", "deadline-passed"),
+    ]);
+}
+
+#[test]
+fn words_that_break_the_contract_are_one_attempt_with_one_request_and_a_reservation_of_its_own() {
+    fails([
+        Bad::said(&format!("{GOOD} {GOOD}"), "output.json"),
+        Bad::said(&format!("Here it is: {GOOD}"), "output.json"),
+        Bad::said(&format!("```json\n{GOOD}\n```"), "output.json"),
+        // Nothing said is not nothing used.
+        Bad { charge: "partial", ..Bad::said("", "output.parts") },
+    ]);
 }
 
 #[test]
@@ -493,14 +510,21 @@ fn whoever_is_killed_in_flight_leaves_one_request_an_attempt() {
 }
 
 #[test]
-fn a_trap_at_any_step_ends_its_actor_and_leaves_one_output() {
-    let points = ["received.before", "started.inside", "started.after", "runner.before", "runner.inside"];
-    let later = ["runner.after", "settle.before", "settle.inside", "settle.after"];
+fn a_trap_at_any_step_before_the_answer_ends_its_actor_and_leaves_one_output() {
+    trapped(&["received.before", "started.inside", "started.after", "runner.before", "runner.inside"]);
+}
+
+#[test]
+fn a_trap_at_any_step_behind_the_answer_ends_its_actor_and_leaves_one_output() {
+    trapped(&["runner.after", "settle.before", "settle.inside", "settle.after"]);
+}
+
+fn trapped(points: &[&str]) {
     let terms = Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() };
     let stage = Stage::new(Script::answering(json(GOOD)), &terms);
     let service = stage.world.serve(&[]);
     let mut notes = 0;
-    for point in points.into_iter().chain(later) {
+    for point in points {
         for action in ["fail", "kill-actor", "panic"] {
             notes += 1;
             let point = format!("attempt.{point}");

@@ -1,6 +1,7 @@
 //! The materializer in its tree: what a person decided is written once or not at all, whatever is killed and whoever
 //! else writes.
 
+mod killed;
 mod trouble;
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -163,33 +164,6 @@ async fn an_edit_is_written_and_a_refusal_is_not() {
     room.until_ended(1).await;
     assert_eq!(room.text(), format!("{BASE}Moved to Coimbra.\n"));
     assert_eq!((started(&room.stage.reader()), made(&room.stage.reader()).len()), (1, 1));
-    room.judge().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_killed_wherever_the_change_is_made_once() {
-    let points: Vec<KillPoint> =
-        KillPoint::ALL.iter().copied().filter(|point| point.as_str().starts_with("materialize.")).collect();
-    assert_eq!(points.len(), 15);
-    let mut room = Room::with("killed", BASE).await;
-    let mut expected = BASE.to_owned();
-    let mut count = 0;
-    for point in points {
-        for action in [KillAction::KillActor, KillAction::Panic, KillAction::Fail] {
-            count += 1;
-            let trap = room.stage.points.arm(Trap::new(point, action).of(ACTOR)).unwrap();
-            let line = format!("Line {count}.");
-            room.accept(Operation::Append, &line).await;
-            room.stage.points.sprung(trap).await;
-            room.until_ended(count).await;
-            expected += &format!("{line}\n");
-            assert_eq!(room.text(), expected, "{point} {action:?}");
-            assert_eq!(room.names(), [MEMORY_PATH], "{point} {action:?}");
-        }
-    }
-    let reader = room.stage.reader();
-    assert_eq!((started(&reader), made(&reader).len(), failures(&reader).len()), (count, count, 0));
-    assert_eq!(document(&reader).unwrap().revision, count as u64 + 1, "nothing was written twice");
     room.judge().await;
 }
 

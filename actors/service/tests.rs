@@ -1,6 +1,7 @@
 //! The whole service on a real store and a real folder: events, outputs, deaths, reloads, restarts.
 
 mod accounts;
+mod killed;
 
 use std::path::Path;
 use std::time::Duration;
@@ -134,34 +135,6 @@ async fn a_folder_becomes_events_and_a_consumer_derives_from_them() {
     drop(service);
     let report = bench.verified();
     assert_eq!(report.runs, 3);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_that_is_killed_at_any_point_comes_back_and_nothing_is_done_twice() {
-    let points: Vec<KillPoint> = KillPoint::ALL
-        .iter()
-        .copied()
-        .filter(|point| point.as_str().starts_with("attempt.") || point.as_str().starts_with("commit."))
-        .collect();
-    for point in points {
-        for action in [KillAction::KillActor, KillAction::Panic] {
-            let bench = Bench::new();
-            bench.note("a.md", "# One\n");
-            bench.note("b.md", "# Two\n");
-            bench.points.arm(Trap::new(point, action)).unwrap();
-            let service = bench.start(STRUCTURE).await;
-            outputs(&service, "run.completed", 2).await;
-            let reader = service.handle().reader();
-            let key = ConsumerKey::parse("document-structure@1").unwrap();
-            let runs = reader.runs_before(&key, None, 100).unwrap();
-            let completed = runs.iter().filter(|r| matches!(r.state, RunState::Completed { .. })).count();
-            assert_eq!(completed, 2, "{point} {action:?}: {runs:?}");
-            service.stop();
-            assert_eq!(service.ended().await, Outcome::Stopped, "{point} {action:?}");
-            drop((service, reader));
-            bench.verified();
-        }
-    }
 }
 
 const WATCHER: &str = "

@@ -1,5 +1,7 @@
 //! What goes out: once, in order, and with its end written down.
 
+mod killed;
+
 use serde_json::{Value, json};
 use thoughtstream_channels::rehearsal::{Item, Manner, Message, MessageRef, Scripted};
 use thoughtstream_domain::commit::{Commit, Verdict};
@@ -224,48 +226,6 @@ async fn what_a_person_thinks_of_a_reply_becomes_a_judgment() {
     assert_eq!(judged[1].delivery, Some(receipt.id));
     assert!(judged[1].supersedes.is_some());
     assert!(judged.iter().all(|judgment| judgment.quality_eligible && !judgment.external_export_eligible));
-    bench.stop(service).await;
-}
-
-fn delivery_points() -> Vec<KillPoint> {
-    KillPoint::ALL.iter().copied().filter(|point| point.as_str().starts_with("delivery.")).collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dispatcher_that_dies_at_any_point_never_delivers_twice() {
-    let bench = Bench::new().await;
-    let service = bench.start().await;
-    let mut turn = 0;
-    for point in delivery_points() {
-        for action in [KillAction::KillActor, KillAction::Panic, KillAction::Fail] {
-            turn += 1;
-            let (text, before) = (format!("answer {turn}"), standing(&service));
-            let ended = |word: &&str| ["delivered", "unconfirmed"].contains(word);
-            let ends = before.iter().filter(|word| ended(word)).count();
-            let trap = bench.points.arm(Trap::new(point, action)).unwrap();
-            answered(&bench, &service, &text).await;
-            bench.points.sprung(trap).await;
-            let mut head = service.handle().head();
-            while standing(&service).iter().filter(|word| ended(word)).count() == ends {
-                head.changed().await.unwrap();
-            }
-            let end = *standing(&service).iter().rev().find(|word| ended(word)).unwrap();
-            let arrived = sent(&bench).iter().filter(|sent| **sent == text).count();
-            let context = format!("{point} {action:?}: {end}, {arrived} arrived");
-            match point.as_str() {
-                // Nothing had begun, and that is known: it is sent after all.
-                "delivery.claim.before"
-                | "delivery.claim.inside"
-                | "delivery.claim.after"
-                | "delivery.send.before" => assert_eq!((end, arrived), ("delivered", 1), "{context}"),
-                "delivery.send.inside" => assert_eq!((end, arrived), ("unconfirmed", 0), "{context}"),
-                "delivery.send.after" | "delivery.receipt.before" => {
-                    assert_eq!((end, arrived), ("unconfirmed", 1), "{context}");
-                }
-                _ => assert_eq!(arrived, 1, "{context}"),
-            }
-        }
-    }
     bench.stop(service).await;
 }
 
