@@ -114,6 +114,13 @@ pub(crate) struct Enabled {
     pub(crate) address: Address<ConsumerMessage>,
 }
 
+/// Is a folder that is watched.
+pub(crate) struct Watched {
+    pub(crate) spec: Arc<ProducerSpec>,
+    pub(crate) address: Address<ProducerMessage>,
+    pub(crate) skipped: Arc<SkippedSlot>,
+}
+
 /// Is what the handle's clones share.
 pub(crate) struct Shared {
     pub(crate) log: LogHandle,
@@ -128,8 +135,8 @@ pub(crate) struct Shared {
     pub(crate) consumers: SupervisorHandle,
     pub(crate) enabled: RwLock<BTreeMap<ConsumerId, Enabled>>,
     pub(crate) loaded: RwLock<Loaded>,
-    pub(crate) producers: RwLock<BTreeMap<String, Address<ProducerMessage>>>,
-    pub(crate) skipped: RwLock<BTreeMap<SourceId, Arc<SkippedSlot>>>,
+    /// The watched folders, by their sources' names.
+    pub(crate) watched: RwLock<BTreeMap<String, Watched>>,
     /// What holds bots back while a consumer of theirs is moved to another version.
     pub(crate) gates: RwLock<BTreeMap<SourceId, Arc<Gate>>>,
     pub(crate) ledger: Arc<Mutex<StoreLedger>>,
@@ -254,8 +261,15 @@ impl ServiceHandle {
     /// Returns what the last look at each watched source skipped; `None` for one that was not looked at yet.
     #[must_use]
     pub fn skipped(&self) -> BTreeMap<SourceId, Option<Arc<SkipReport>>> {
-        let slots = self.0.skipped.read().unwrap_or_else(PoisonError::into_inner);
-        slots.iter().map(|(source, slot)| (source.clone(), slot.last())).collect()
+        let watched = self.0.watched.read().unwrap_or_else(PoisonError::into_inner);
+        watched.values().map(|one| (one.spec.source.clone(), one.skipped.last())).collect()
+    }
+
+    /// Returns the folder that a source was started with; `None` if this service does not watch it.
+    #[must_use]
+    pub fn watched_root(&self, source: &SourceId) -> Option<PathBuf> {
+        let watched = self.0.watched.read().unwrap_or_else(PoisonError::into_inner);
+        watched.get(source.as_str()).map(|one| one.spec.root.clone())
     }
 
     /// Appends an event that the registry let in.

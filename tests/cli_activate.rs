@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::cli_world::Answer;
 use crate::talk::Talk;
 
-const STEPS: [&str; 6] = ["frozen", "stopped", "installed", "verified", "advertised", "resumed"];
+const STEPS: [&str; 6] = ["frozen", "stopped", "installed", "verified", "resumed", "advertised"];
 
 fn activate(talk: &Talk, version: u32, more: &[&str]) -> Answer {
     let staged = talk.stage(version);

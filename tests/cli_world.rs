@@ -132,19 +132,21 @@ impl World {
 
     /// Starts the service and waits until it says that it is ready.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Running<'_> {
+        self.serve_in(arguments, |_| {})
+    }
+
+    /// Starts the service in an environment that is prepared for it.
+    pub(crate) fn serve_in(&self, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Running<'_> {
         let notify = self.base().join("notify");
         std::fs::remove_file(&notify).ok();
         let socket = UnixDatagram::bind(&notify).unwrap();
         socket.set_read_timeout(Some(READY_PATIENCE)).unwrap();
         let log = std::fs::File::create(self.base().join("service.log")).unwrap();
         let arguments: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
-        let child = self
-            .command(&arguments)
-            .env("NOTIFY_SOCKET", &notify)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let mut command = self.command(&arguments);
+        command.env("NOTIFY_SOCKET", &notify).stdout(Stdio::null()).stderr(log);
+        prepare(&mut command);
+        let child = command.spawn().unwrap();
         let running = Running { world: self, child };
         let mut bytes = [0; 1024];
         loop {

@@ -10,6 +10,7 @@ mod chaos_process;
 mod chaos_refusals;
 mod chaos_surroundings;
 mod cli_activate;
+mod cli_activate_refused;
 mod cli_context;
 mod cli_copies;
 mod cli_demo;

@@ -120,11 +120,11 @@ pub(super) fn installing(reader: &Reader, spec: &ConsumerSpec) -> Result<Option<
 }
 
 impl ServiceHandle {
-    /// Returns the gate of a source; one that is asked for first is closed if an activation over it is open.
+    /// Returns the gate of a source; one that is asked for first is closed if an activation holds it back.
     pub(crate) fn gate(&self, source: &SourceId) -> Arc<Gate> {
         let mut gates = self.0.gates.write().unwrap_or_else(PoisonError::into_inner);
         let gate = gates.entry(source.clone()).or_insert_with(|| {
-            // A log that cannot be read says nothing against an open activation.
+            // A log that cannot be read says nothing against an activation that holds it back.
             Arc::new(Gate::new(self.is_frozen(source).unwrap_or(true)))
         });
         Arc::clone(gate)
@@ -135,7 +135,7 @@ impl ServiceHandle {
         let consumers: BTreeSet<ConsumerId> = registered.into_iter().map(|row| row.consumer.id).collect();
         for consumer in &consumers {
             let found = last_activation(&self.0.reader, consumer)?;
-            if found.is_some_and(|found| found.is_open() && found.begun.source == *source) {
+            if found.is_some_and(|found| found.holds_back() && found.begun.source == *source) {
                 return Ok(true);
             }
         }
@@ -225,12 +225,12 @@ impl ServiceHandle {
         consumer: &ConsumerId,
         source: &SourceId,
     ) -> Result<Option<LoadedFacts>, ActivateError> {
-        let begun = Instant::now();
-        while !self.is_running(consumer) && begun.elapsed() < STARTS_WITHIN {
-            tokio::time::sleep(START_LOOK).await;
-        }
         let enabled = self.0.enabled.read().unwrap_or_else(PoisonError::into_inner).get(consumer).cloned();
         let Some(enabled) = enabled else { return Ok(None) };
+        let begun = Instant::now();
+        while self.is_coming(consumer) && begun.elapsed() < STARTS_WITHIN {
+            tokio::time::sleep(START_LOOK).await;
+        }
         let spec = enabled.spec;
         let worker = match &spec.work {
             Work::Model(model) => Some(model.bundle().await),
@@ -239,7 +239,9 @@ impl ServiceHandle {
         let (reader, key, place) = (self.reader(), spec.key.clone(), source.clone());
         let read = tokio::task::spawn_blocking(move || -> Result<_, RowError> {
             let head = reader.head(&place)?.map_or(0, |head| head.sequence);
-            Ok((reader.registered(&key)?, reader.progress_row(&key, &place)?, head))
+            // A bot that nobody has written to yet has no row; whoever reads it begins before its first event.
+            let progress = reader.progress_row(&key, &place)?.or((head == 0).then_some(0));
+            Ok((reader.registered(&key)?, progress, head))
         });
         let (registered, progress, head) = read.await.map_err(|_| ActivateError::Interrupted)??;
         Ok(Some(LoadedFacts {
@@ -254,9 +256,17 @@ impl ServiceHandle {
     }
 
     fn is_running(&self, consumer: &ConsumerId) -> bool {
+        self.state_of(consumer) == Some(ChildState::Running)
+    }
+
+    /// Says whether it may run in a moment; one that is quarantined waits for a person.
+    fn is_coming(&self, consumer: &ConsumerId) -> bool {
+        !matches!(self.state_of(consumer), Some(ChildState::Running | ChildState::Quarantined))
+    }
+
+    fn state_of(&self, consumer: &ConsumerId) -> Option<ChildState> {
         let tree = self.0.consumers.snapshot();
-        let running = |state| state == ChildState::Running;
-        tree.children.iter().any(|child| child.name == consumer.as_str() && running(child.state))
+        tree.children.iter().find(|child| child.name == consumer.as_str()).map(|child| child.state)
     }
 }
 

@@ -105,9 +105,13 @@ impl ServiceHandle {
     }
 
     fn tell_producer(&self, source: &str, message: ProducerMessage) -> Result<(), OperateError> {
-        let producers = self.0.producers.read().unwrap_or_else(PoisonError::into_inner);
-        let address = producers.get(source).ok_or(OperateError::NotWatched)?;
-        address.send(message).map_err(|_| OperateError::Stopping)
+        let watched = self.0.watched.read().unwrap_or_else(PoisonError::into_inner);
+        watched
+            .get(source)
+            .ok_or(OperateError::NotWatched)?
+            .address
+            .send(message)
+            .map_err(|_| OperateError::Stopping)
     }
 
     fn enabled(&self, id: &ConsumerId) -> Result<super::Enabled, OperateError> {

@@ -13,12 +13,12 @@ use thoughtstream_store::{OpenError, Reader, RowError, Store, TypesError};
 use tokio::time::Instant;
 
 use super::ledger::StoreLedger;
-use super::{Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared};
+use super::{Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared, Watched};
 use crate::address::Address;
 use crate::broker::Brokers;
 use crate::log::{LogError, LogHandle, LogState, LogWriter, WriterArgs};
 use crate::materializer::{self, ContextRoot};
-use crate::producer::{Producer, ProducerArgs, ProducerMessage, ProducerSpec, SkippedSlot};
+use crate::producer::{Producer, ProducerArgs, ProducerSpec, SkippedSlot};
 use crate::recovery::{RecoveryError, SERVICE_ENDED};
 use crate::scribe::{Scribe, ScribeArgs, of_service};
 use crate::supervisor::{
@@ -101,8 +101,7 @@ fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Resul
             declarations: thoughtstream_domain::declaration::DeclarationSet::default(),
             registry: Arc::clone(&loaded.registry),
         }),
-        producers: std::sync::RwLock::default(),
-        skipped: std::sync::RwLock::default(),
+        watched: std::sync::RwLock::default(),
         gates: std::sync::RwLock::default(),
         ledger: Arc::new(Mutex::new(ledger)),
         turn: tokio::sync::Mutex::default(),
@@ -264,14 +263,14 @@ impl ServiceHandle {
 
     fn producers_pool(&self, specs: Vec<ProducerSpec>) -> SupervisorSpec {
         let mut pool = SupervisorSpec::pool(ChildName::fixed("producers"));
-        let mut addresses: BTreeMap<String, Address<ProducerMessage>> = BTreeMap::new();
-        let mut slots: BTreeMap<SourceId, Arc<SkippedSlot>> = BTreeMap::new();
+        let mut watched = BTreeMap::new();
         for spec in specs {
             let name = ChildName::parse(spec.source.as_str()).expect("a source is a child's name");
             let (this, address, spec) = (self.clone(), Address::new(), Arc::new(spec));
-            addresses.insert(spec.source.to_string(), address.clone());
             let skipped = Arc::new(SkippedSlot::default());
-            slots.insert(spec.source.clone(), Arc::clone(&skipped));
+            let one =
+                Watched { spec: Arc::clone(&spec), address: address.clone(), skipped: Arc::clone(&skipped) };
+            watched.insert(spec.source.to_string(), one);
             pool = pool.child(ChildSpec::actor_at(name, "producer", address, move |context| {
                 let args = ProducerArgs {
                     spec: Arc::clone(&spec),
@@ -287,8 +286,7 @@ impl ServiceHandle {
                 (Producer, args)
             }));
         }
-        *self.0.producers.write().unwrap_or_else(PoisonError::into_inner) = addresses;
-        *self.0.skipped.write().unwrap_or_else(PoisonError::into_inner) = slots;
+        *self.0.watched.write().unwrap_or_else(PoisonError::into_inner) = watched;
         pool
     }
 }

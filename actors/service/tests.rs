@@ -1,6 +1,7 @@
 //! The whole service on a real store and a real folder: events, outputs, deaths, reloads, restarts.
 
 mod accounts;
+mod activations;
 mod killed;
 
 use std::path::Path;

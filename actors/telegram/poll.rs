@@ -74,6 +74,9 @@ struct Polling {
 impl Polling {
     async fn once(&mut self) -> Result<(), Fault> {
         self.looks += 1;
+        // A question may stay open for most of a minute; what was said before it would be read as how it goes.
+        let asks = self.trouble.map_or(LISTENING, |(trouble, _)| ReasonCode::new(trouble.code()));
+        self.args.status.note(Some(asks));
         let limit = match self.trouble {
             // One at a time: a hundred may be more than is read.
             Some((Trouble::TooLarge, _)) => 1,

@@ -6,6 +6,7 @@
 
 pub(crate) mod menu;
 pub(crate) mod staged;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use thoughtstream_actors::killpoint::{KillPoint, KillSite};
 use thoughtstream_actors::service::{ActivateError, LoadedFacts, ServiceHandle, last_activation};
 use thoughtstream_domain::activation::{Activation, begin, menu_hash};
 use thoughtstream_domain::canonical;
-use thoughtstream_domain::declaration::{Declaration, check_registered, diff};
+use thoughtstream_domain::declaration::{Declaration, DeclarationSet, check_registered, diff};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
 use thoughtstream_domain::payload::activation::{ActivationBegun, Step, StepFacts};
@@ -27,6 +28,7 @@ use crate::load::{LoadFailure, Loaded, load_over};
 use crate::places::Places;
 use crate::socket::Reply;
 use staged::Staged;
+use verify::{Planned, RESTART, roots, unverified};
 
 /// Is what is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +51,7 @@ impl ActivateRequest {
     /// Says whether an activation is what is asked for, and over.
     fn is_done(&self, last: &Activation) -> bool {
         let same = self.confirm.as_ref().is_some_and(|confirm| *confirm == last.begun.plan.to_string());
-        !self.cancel && same && last.has(Step::Resumed)
+        !self.cancel && same && !last.cancelled && !last.is_open()
     }
 }
 
@@ -99,8 +101,9 @@ pub enum ActivateAnswer {
     },
     /// It was given up, and the bot comes in again.
     Cancelled {
-        /// The version that goes on.
-        consumer: ConsumerKey,
+        /// The version that goes on; nothing if none is enabled.
+        #[serde(default)]
+        consumer: Option<ConsumerKey>,
     },
 }
 
@@ -135,7 +138,9 @@ pub(crate) async fn activate(
     operator: Operator,
     told: &Told,
 ) -> Result<(), Failure> {
-    let _alone = service.activating().map_err(|error| failure(&error))?;
+    // Whoever only looks at the plan is in nobody's way.
+    let acts = request.confirm.is_some() || request.cancel;
+    let _alone = acts.then(|| service.activating()).transpose().map_err(|error| failure(&error))?;
     let last = last(service, &request.consumer).await?;
     if let Some(over) = last.as_ref().filter(|last| request.is_done(last)) {
         // Only the answer was lost.
@@ -159,7 +164,7 @@ pub(crate) async fn activate(
         return Err(Failure::new(Exit::Refused, "activation.other-plan", what)
             .with_hint("look at the plan above; give the hash behind `plan` with --confirm if you mean it"));
     }
-    let activation = match open {
+    let activation = match open.filter(|open| open.begun.to == plan.to) {
         Some(open) => open,
         None => begun(service, &plan, number, operator).await?,
     };
@@ -195,7 +200,8 @@ async fn begun(
     last(service, &plan.to.id).await?.ok_or_else(|| bug("what was begun is not there"))
 }
 
-/// Gives an activation up. The files are not in place then, so the version before goes on.
+/// Gives an activation up, and says what goes on. Once its version is in place and runs by it, the way leads on; but one
+/// that was taken over by another way, or replaced or switched off since, would hold its bot back for nothing.
 async fn cancel(
     service: &ServiceHandle,
     places: &Places,
@@ -211,7 +217,13 @@ async fn cancel(
     let there = places.clone();
     let in_place = tokio::task::spawn_blocking(move || load_over(&there, None)).await;
     let in_place = in_place.map_err(|_| bug("the configuration could not be read"))??;
-    if in_place.set.get(&open.begun.consumer).is_some_and(|declaration| *declaration.key() == open.begun.to) {
+    let id = &open.begun.consumer;
+    let ours = |set: &DeclarationSet| {
+        set.get(id).is_some_and(|found| found.is_enabled() && *found.key() == open.begun.to)
+    };
+    let by_another_way = !open.has(Step::Installed) && service.reader().registered(&open.begun.to)?.is_some();
+    if !by_another_way && (ours(&in_place.set) || open.has(Step::Installed) && ours(&service.declarations()))
+    {
         return Err(nothing());
     }
     let commit = open.cancel(operator).ok_or_else(nothing)?;
@@ -219,7 +231,9 @@ async fn cancel(
     // One that was stopped already starts again.
     service.reload().await.map_err(|error| crate::desk::reload_failure(&error))?;
     service.thaw(&open.begun.source);
-    told.tell(ActivateAnswer::Cancelled { consumer: open.begun.from }).await;
+    let running = service.declarations();
+    let consumer = running.get(id).filter(|found| found.is_enabled()).map(|found| found.key().clone());
+    told.tell(ActivateAnswer::Cancelled { consumer }).await;
     Ok(())
 }
 
@@ -235,6 +249,8 @@ fn plan(
     let loaded = load_over(places, staged.as_ref())?;
     let unknown = || Failure::new(Exit::Refused, "activation.unknown", format!("nothing declares {id}"));
     let next = loaded.set.get(id).ok_or_else(unknown)?;
+    // One that lacks its menu alone is not in the way of a version after it, which has a menu of its own.
+    let open = open.filter(|open| !open.has(Step::Resumed) || open.begun.to == *next.key());
     let from = from(service, next, open)?;
     if *next.key() == from {
         return Err(Failure::new(Exit::Refused, "activation.same", format!("{from} is what runs already"))
@@ -242,8 +258,9 @@ fn plan(
     }
     if next.version() < from.version || !next.is_enabled() {
         let what = format!("{} is not enabled, or older than {from}", next.key());
-        return Err(Failure::new(Exit::Refused, "activation.version", what)
-            .with_hint("raise the version and enable it in the staged declaration"));
+        let hint = "raise the version and enable it in the staged declaration; an activation that is under way and not \
+                    wanted any more is given up with --cancel";
+        return Err(Failure::new(Exit::Refused, "activation.version", what).with_hint(hint));
     }
     if let Some(open) =
         open.filter(|open| open.begun.to != *next.key() || open.begun.fingerprint != next.fingerprint())
@@ -253,6 +270,12 @@ fn plan(
             .with_hint(format!("go on with that one, or give it up: thought activate {id} --cancel")));
     }
     check_others(service, &loaded, id)?;
+    if open.is_none() {
+        // Found later, it would hold the bot back until somebody has mended it.
+        roots(service, &loaded, next).map_err(|astray| {
+            Failure::of(Exit::Refused, "activation.source-root", &astray).with_hint(RESTART)
+        })?;
+    }
     let bot = bot_of(&loaded, id)?;
     let registered = service.reader().registered_all()?;
     let known = registered.iter().map(|row| (row.consumer.clone(), row.fingerprint)).collect();
@@ -301,7 +324,7 @@ fn from(
 /// Refuses to take other changes over in passing: they would be no part of the plan.
 fn check_others(service: &ServiceHandle, loaded: &Loaded, id: &ConsumerId) -> Result<(), Failure> {
     let running = service.declarations();
-    let others = |set: &thoughtstream_domain::declaration::DeclarationSet| -> Vec<(ConsumerKey, Sha256Hash)> {
+    let others = |set: &DeclarationSet| -> Vec<(ConsumerKey, Sha256Hash)> {
         let enabled = set.enabled().filter(|declaration| declaration.id() != id);
         enabled.map(|declaration| (declaration.key().clone(), declaration.fingerprint())).collect()
     };
@@ -329,6 +352,10 @@ fn confirmation(from: &ConsumerKey, next: &Declaration, source: &SourceId) -> Re
 impl Moving<'_> {
     /// Does the steps that are not done, in order.
     async fn go_on(&self, mut activation: Activation, told: &Told) -> Result<(), Failure> {
+        if activation.has(Step::Resumed) {
+            // What opens the gate is that it is written down; whoever was killed in between comes up with it open.
+            self.service.thaw(&self.plan.source);
+        }
         for (step, facts) in activation.done.clone() {
             told.tell(ActivateAnswer::Step { step, facts, already: true }).await;
         }
@@ -340,12 +367,13 @@ impl Moving<'_> {
                 let commit = activation.step(step, facts.clone());
                 self.service.record(commit).await.map_err(|error| failure(&error))?;
             }
+            if step == Step::Resumed {
+                self.service.thaw(&self.plan.source);
+            }
             self.pass(KillPoint::ActivationStepAfter).await?;
             told.tell(ActivateAnswer::Step { step, facts: facts.clone(), already: false }).await;
             activation.done.push((step, facts));
         }
-        // Whoever was killed between the last step and this comes up with the gate open.
-        self.service.thaw(&self.plan.source);
         told.tell(ActivateAnswer::Activated { consumer: self.plan.to.clone() }).await;
         Ok(())
     }
@@ -356,8 +384,10 @@ impl Moving<'_> {
 
     async fn step(&self, step: Step, activation: &Activation) -> Result<StepFacts, Failure> {
         let source = &self.plan.source;
-        // A service that came up in between has it closed already; closing it again is nothing.
-        self.service.freeze(source).await.map_err(|error| failure(&error))?;
+        if activation.holds_back() {
+            // A service that came up in between has it closed already; closing it again is nothing.
+            self.service.freeze(source).await.map_err(|error| failure(&error))?;
+        }
         match step {
             Step::Frozen => Ok(StepFacts::default()),
             Step::Stopped => {
@@ -366,47 +396,43 @@ impl Moving<'_> {
             }
             Step::Installed => self.install().await,
             Step::Verified => self.verify(activation).await,
-            Step::Advertised => self.advertise().await,
             Step::Resumed => {
                 let facts = self.look(activation).await?;
                 Ok(StepFacts { head: Some(facts.head), ..StepFacts::default() })
             }
+            Step::Advertised => self.advertise().await,
         }
     }
 
     /// Puts the files in place and takes them over: registration, progress and the step are one commit.
     async fn install(&self) -> Result<StepFacts, Failure> {
-        let Some(staged) = &self.staged else {
-            let what = format!("{} is not in place yet", self.plan.to);
-            return Err(Failure::new(Exit::Usage, "activation.not-staged", what)
-                .with_hint("name the directory of the next version with --from DIR"));
-        };
-        staged.install(self.places)?;
+        // Without a directory it is in place already: what is planned is then what the configuration says.
+        if let Some(staged) = &self.staged {
+            staged.install(self.places)?;
+        }
         self.pass(KillPoint::ActivationStepInside).await?;
         self.service.reload().await.map_err(|error| crate::desk::reload_failure(&error))?;
         let now = last(self.service, &self.plan.to.id).await?;
         let installed = now.and_then(|now| now.done.into_iter().find(|(step, _)| *step == Step::Installed));
         installed.map(|(_, facts)| facts).ok_or_else(|| {
             let what = format!("{} was taken over by another way than this activation", self.plan.to);
-            Failure::new(Exit::Refused, "activation.bypassed", what)
-                .with_hint("raise the version once more, and activate that one")
+            Failure::new(Exit::Refused, "activation.bypassed", what).with_hint(format!(
+                "it runs as it is; give this up, which lets the bot in again: thought activate {} --cancel",
+                self.plan.to.id
+            ))
         })
     }
 
     /// Looks at what the new version's actor has loaded.
     async fn verify(&self, activation: &Activation) -> Result<StepFacts, Failure> {
         let facts = self.look(activation).await?;
-        let worker = match facts.worker {
-            None => None,
-            Some(bundle) if bundle.loaded.is_some() && bundle.loaded == bundle.on_disk => bundle.loaded,
-            Some(_) => {
-                let what = "the worker that sandboxes run is not the one beside this program";
-                return Err(unverified("worker", what).with_hint(
-                    "install thought and thought-worker of one build, and start the service anew",
-                ));
-            }
-        };
-        let roots = self.roots().await?;
+        let worker = verify::worker(&facts)?;
+        let declaration =
+            self.loaded.set.get(&self.plan.to.id).ok_or_else(|| bug("the declaration is gone"))?;
+        let roots = roots(self.service, &self.loaded, declaration).map_err(|astray| {
+            let hint = format!("{RESTART}; then run the same command again");
+            unverified("source-root", &astray.to_string()).with_hint(hint)
+        })?;
         let fingerprint = Some(facts.fingerprint);
         Ok(StepFacts { head: Some(facts.head), fingerprint, worker, roots, ..StepFacts::default() })
     }
@@ -416,45 +442,13 @@ impl Moving<'_> {
         let facts = self.service.loaded(&self.plan.to.id, &self.plan.source).await;
         let facts = facts.map_err(|error| failure(&error))?;
         let facts = facts.ok_or_else(|| unverified("enabled", "no version of it is enabled"))?;
-        let frozen = activation.frozen_head();
-        let wrong = [
-            (facts.key != self.plan.to, "version", "another version is enabled"),
-            (
-                facts.fingerprint != self.plan.fingerprint,
-                "fingerprint",
-                "what is loaded is not what was planned",
-            ),
-            (
-                facts.registered != Some(facts.fingerprint),
-                "registered",
-                "the log has bound it to something else",
-            ),
-            (!facts.running, "running", "its actor does not run"),
-            (Some(facts.head) != frozen, "head", "something came in while nothing should"),
-            (facts.progress != frozen, "progress", "it does not stand at the frozen head"),
-        ];
-        match wrong.into_iter().find(|(wrong, ..)| *wrong) {
-            None => Ok(facts),
-            Some((_, code, what)) => Err(unverified(code, what)),
-        }
-    }
-
-    /// Checks that every folder that its documents come from is watched as it is configured now.
-    async fn roots(&self) -> Result<Vec<SourceId>, Failure> {
-        let declaration =
-            self.loaded.set.get(&self.plan.to.id).ok_or_else(|| bug("the declaration is gone"))?;
-        let roots = menu::roots(declaration);
-        let skipped = self.service.skipped();
-        for source in &roots {
-            let folder = self.loaded.config.folders.iter().find(|folder| folder.source == *source);
-            if folder.is_none() || !skipped.contains_key(source) {
-                let what = format!("{source} is not watched by this service");
-                return Err(unverified("source-root", &what).with_hint(
-                    "folders are watched from the next start: stop the service and start it again",
-                ));
-            }
-        }
-        Ok(roots)
+        let planned = Planned {
+            version: &self.plan.to,
+            fingerprint: self.plan.fingerprint,
+            frozen: activation.frozen_head(),
+        };
+        planned.check(&facts)?;
+        Ok(facts)
     }
 
     /// Puts its commands into the bot's menu; nobody is told in a chat.
@@ -466,11 +460,6 @@ impl Moving<'_> {
         menu::register(self.service, self.places, bot, &self.plan.to, &entries).await?;
         Ok(StepFacts { menu: Some(menu_hash(&entries)), ..StepFacts::default() })
     }
-}
-
-fn unverified(code: &str, what: &str) -> Failure {
-    Failure::new(Exit::Refused, &format!("activation.unverified.{code}"), what)
-        .with_hint("the bot stays held back; mend it and run the same command again")
 }
 
 fn bug(what: &str) -> Failure {
@@ -503,4 +492,31 @@ fn failure(error: &ActivateError) -> Failure {
         ),
     };
     Failure::of(exit, code, error).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use thoughtstream_actors::log::LogError;
+    use thoughtstream_actors::service::ReloadError;
+
+    use super::*;
+
+    #[test]
+    fn whatever_ends_an_activation_has_a_code_and_a_way_out() {
+        let consumer = ConsumerKey::parse("talk@1").unwrap();
+        let bot = SourceId::parse("telegram:garden").unwrap();
+        for (error, code) in [
+            (ActivateError::Busy, "busy"),
+            (ActivateError::Restless(bot), "restless"),
+            (ActivateError::Unfinished { consumer, waiting: 1 }, "unfinished"),
+            (ActivateError::Conflict, "overtaken"),
+            (ActivateError::Reload(ReloadError::Unwritable), "read"),
+            (ActivateError::Log(LogError::Unknown), "interrupted"),
+            (ActivateError::Interrupted, "interrupted"),
+        ] {
+            let failure = failure(&error);
+            assert_eq!(failure.code, format!("activation.{code}"));
+            assert!(failure.hint.is_some(), "{code}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What comes in: each update once, whatever happens to it on the way.
 
-use thoughtstream_channels::rehearsal::{Image, ImageKind, Item, Message, MessageRef, Scripted};
+use thoughtstream_channels::rehearsal::{Counters, Image, ImageKind, Item, Message, MessageRef, Scripted};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::payload::telegram::{
     MessageId, TelegramCorrection, TelegramMessage, TelegramNonconversation, TelegramReaction,
@@ -53,6 +53,27 @@ async fn nothing_is_acknowledged_before_it_is_durable() {
     bench.points.release(held);
     until(&service, BOT, "message", 1).await;
     bench.telegram.until(|counters| counters.telegram.waiting == 0).await;
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bot_that_was_held_back_is_said_to_listen_before_anything_comes() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    let note = async || {
+        let tree = service.handle().tree().await.unwrap();
+        tree.children.iter().find(|child| child.name == BOT).unwrap().note
+    };
+    let asked = |times: u64| {
+        move |counters: &Counters| counters.telegram.methods.get("getUpdates").is_some_and(|n| *n >= times)
+    };
+    for times in 1..4 {
+        bench.telegram.until(asked(times)).await;
+        assert_eq!(note().await, Some(ReasonCode::new("listening")), "while nobody has answered it");
+        service.handle().freeze(&source(BOT)).await.unwrap();
+        assert_eq!(note().await, Some(FROZEN));
+        service.handle().thaw(&source(BOT));
+    }
     bench.stop(service).await;
 }
 

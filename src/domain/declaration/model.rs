@@ -113,6 +113,15 @@ impl Strategy {
 }
 
 impl ModelRunner {
+    /// Returns where the documents of its conversations come from; none if it shows none.
+    #[must_use]
+    pub fn documents(&self) -> &[DocumentSubscription] {
+        match &self.strategy {
+            Strategy::Conversation(Conversation { documents: Some(recipe), .. }) => &recipe.from,
+            Strategy::Conversation(_) | Strategy::TriggerEvents => &[],
+        }
+    }
+
     /// Returns what it says as the map of the runner.
     pub(super) fn to_json(&self) -> Value {
         json!({

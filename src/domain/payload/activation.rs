@@ -10,7 +10,7 @@ use crate::id::{ConsumerId, ConsumerKey, EventId, SourceId};
 use crate::payload::telegram::ChatId;
 use crate::registry::Writer;
 
-/// Is one step of an activation; each comes after the one before it.
+/// Is one step of an activation; each comes after the one before it in [`Step::ALL`].
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -24,16 +24,17 @@ pub enum Step {
     Installed,
     /// What the new version's actor has loaded is what was planned.
     Verified,
-    /// Its commands are in the bot's menu, or there is no bot that answers through it.
+    /// Its commands are in the bot's menu.
     Advertised,
-    /// Everything was looked at once more, and the source may come in again. The last step.
+    /// Everything was looked at once more, and the source may come in again.
     Resumed,
 }
 
 impl Step {
-    /// Every step, in order.
+    /// Every step, in order: a menu is set only once people can come in again, so a bot whose menu Telegram refuses
+    /// answers all the same. Logs of earlier builds have the last two the other way round.
     pub const ALL: [Self; 6] =
-        [Self::Frozen, Self::Stopped, Self::Installed, Self::Verified, Self::Advertised, Self::Resumed];
+        [Self::Frozen, Self::Stopped, Self::Installed, Self::Verified, Self::Resumed, Self::Advertised];
 
     /// Returns the word for it.
     #[must_use]

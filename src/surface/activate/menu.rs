@@ -11,9 +11,10 @@ use thoughtstream_domain::declaration::Declaration;
 use thoughtstream_domain::event::{Actor, ActorKind, Envelope};
 use thoughtstream_domain::id::{ConsumerKey, IdempotencyKey, SourceId};
 use thoughtstream_domain::payload::TypedPayload as _;
-use thoughtstream_domain::payload::activation::{HelpNotice, MenuRegistered, NoticeState, Step};
+use thoughtstream_domain::payload::activation::{HelpNotice, MenuRegistered, NoticeState};
 use thoughtstream_domain::payload::telegram::ChatId;
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::proposal::Kind;
 use thoughtstream_domain::{help, slash};
 
 use crate::config::telegram::Bot;
@@ -26,34 +27,10 @@ use crate::places::Places;
 /// What a chat is told when the bot's help has changed.
 const NOTICE: &str = "My help has changed: send /help to read it.";
 
-/// The kind of proposal that has a command of its own.
-const FOCUS: &str = "focus-declaration";
-
 /// Returns the menu of a bot that a version answers.
 pub(crate) fn of(declaration: &Declaration) -> Vec<MenuEntry> {
-    let proposals = declaration.to_json().pointer("/policy/proposals").cloned().unwrap_or_default();
-    let focus = proposals.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == FOCUS));
-    menu(focus)
-}
-
-/// Returns the folders that a version's documents come from.
-pub(crate) fn roots(declaration: &Declaration) -> Vec<SourceId> {
-    let json = declaration.to_json();
-    let source = |documents: &serde_json::Value| {
-        documents
-            .get("source")
-            .and_then(serde_json::Value::as_str)
-            .and_then(|text| SourceId::parse(text).ok())
-    };
-    let documents = json.pointer("/context/documents");
-    let many = documents.and_then(serde_json::Value::as_array);
-    let mut found: Vec<SourceId> = match many {
-        Some(many) => many.iter().filter_map(source).collect(),
-        None => documents.and_then(source).into_iter().collect(),
-    };
-    found.sort();
-    found.dedup();
-    found
+    let model = declaration.runner().model();
+    menu(model.is_some_and(|model| model.proposals.contains(&Kind::FocusDeclaration)))
 }
 
 /// Sets the menu of a bot, looks whether it stands, and writes that down.
@@ -116,7 +93,7 @@ pub(crate) async fn register_all(
 }
 
 /// Returns the version that answers a bot, if it is ready: its actor runs what the log has registered, and no
-/// activation is under way that has not verified it.
+/// activation is under way that still holds its bot back.
 async fn ready(service: &ServiceHandle, bot: &Bot) -> Result<(ConsumerKey, Vec<MenuEntry>), Failure> {
     let not = |why: &str| {
         Failure::new(
@@ -133,7 +110,7 @@ async fn ready(service: &ServiceHandle, bot: &Bot) -> Result<(ConsumerKey, Vec<M
     let (reader, consumer) = (service.reader(), id.clone());
     let last = tokio::task::spawn_blocking(move || last_activation(&reader, &consumer)).await;
     let last = last.map_err(|_| not("the log could not be read"))??;
-    if last.is_some_and(|last| last.is_open() && !last.has(Step::Verified)) {
+    if last.is_some_and(|last| last.holds_back()) {
         return Err(not("it is being moved to another version"));
     }
     let loaded = service.loaded(&id, &bot.source).await.map_err(|_| not("it could not be looked at"))?;

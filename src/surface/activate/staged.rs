@@ -126,3 +126,38 @@ impl Staged {
         std::fs::canonicalize(&path).unwrap_or(path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_put_in_place_leaves_what_was_there() {
+        let base = tempfile::tempdir().unwrap();
+        let text = "id: talk\nversion: 2\nprompt: prompts/talk-2.md\n";
+        let lay_out = |name: &str| {
+            let below = base.path().join(name);
+            for directory in ["declarations", "prompts"] {
+                std::fs::create_dir_all(below.join(directory)).unwrap();
+            }
+            below
+        };
+        let (config, next) = (lay_out("config"), lay_out("next"));
+        std::fs::write(next.join("declarations/talk.yaml"), text).unwrap();
+        std::fs::write(next.join("prompts/talk-2.md"), "Answer.\n").unwrap();
+        let places = Places { data: base.path().join("data"), config: config.clone() };
+        let id = ConsumerId::parse("talk").unwrap();
+        let staged = Staged::read(&places, &next, &id).unwrap();
+        assert_eq!(staged.files(), ["prompts/talk-2.md", "declarations/talk.yaml"]);
+        // Something that is no file came into its place since it was read.
+        let place = config.join("declarations/talk.yaml");
+        std::fs::create_dir(&place).unwrap();
+        let failure = staged.install(&places).unwrap_err();
+        assert_eq!(failure.code, "activation.write");
+        assert!(place.is_dir());
+        std::fs::remove_dir(&place).unwrap();
+        staged.install(&places).unwrap();
+        staged.install(&places).unwrap();
+        assert_eq!(std::fs::read_to_string(&place).unwrap(), text);
+    }
+}

@@ -30,7 +30,7 @@ pub struct ActivateArgs {
     /// The hash of the plan that was shown: go through with it, or on with it
     #[arg(long, value_name = "HASH", conflicts_with = "cancel")]
     pub confirm: Option<String>,
-    /// Give it up, which is possible until the new version is in place
+    /// Give it up, which is possible until the new version is in place, and once something else is
     #[arg(long)]
     pub cancel: bool,
 }
@@ -84,7 +84,12 @@ fn rendered(value: Value, confirmed: bool) -> String {
             format!("{already}{}{}\n", step.as_str(), found(&facts))
         }
         Ok(ActivateAnswer::Activated { consumer }) => format!("{consumer} answers now\n"),
-        Ok(ActivateAnswer::Cancelled { consumer }) => format!("given up; {consumer} goes on\n"),
+        Ok(ActivateAnswer::Cancelled { consumer: Some(consumer) }) => {
+            format!("given up; {consumer} goes on\n")
+        }
+        Ok(ActivateAnswer::Cancelled { consumer: None }) => {
+            "given up; no version of it is enabled\n".to_owned()
+        }
         Err(failure) => failure.render(),
     }
 }

@@ -207,18 +207,24 @@ fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds activations that are not over: each holds a bot back.
+/// Adds activations that are not over: each holds a bot back, or has not set its menu.
 fn activations(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     let registered = reader.registered_all()?;
     let consumers: BTreeSet<ConsumerId> = registered.into_iter().map(|row| row.consumer.id).collect();
     for consumer in consumers {
         let Some(open) = last_activation(reader, &consumer)?.filter(Activation::is_open) else { continue };
         let next = open.next().map_or("nothing", Step::as_str);
+        let source = &open.begun.source;
+        let why = if open.holds_back() {
+            format!("{source} is held back; next step {next}")
+        } else {
+            format!("{source} comes in again; next step {next}")
+        };
         found.push(Waiting {
             kind: Kind::ActivationOpen,
             id: open.begun.to.to_string(),
             since: reader.event(&open.id)?.map(|event| event.recorded_at),
-            why: format!("{} is held back; next step {next}", open.begun.source),
+            why,
             ways: Vec::new(),
             hidden_until: None,
             command: format!("thought activate {consumer} --from DIR --confirm {}", open.begun.plan),
