@@ -1,5 +1,8 @@
 //! The demonstration, as somebody sees it who has just built the program.
 
+use std::io::Read as _;
+use std::process::Stdio;
+
 use crate::cli_world::World;
 
 #[test]
@@ -48,6 +51,53 @@ fn a_conversation_is_answered_and_delivered_on_this_machine_alone() {
     let left: Vec<_> = std::fs::read_dir(world.base()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("demo")), "{left:?}");
     world.thought(&["demo", "--conversation", "notes"]).expect(2);
+}
+
+/// What somebody types where the demonstration asks them, what is decided then, and how the page looks at the end.
+#[test]
+fn whoever_sits_at_a_terminal_decides_and_who_leaves_has_not_accepted() {
+    let yes = ("accept", "  │ Grows beans.\n  │ Lives in Lisbon.\n", "memory.md now:");
+    let no = ("reject", "  │ Grows beans.\n", "memory.md is as it was:");
+    for (typed, (decided, page, said)) in [
+        (&["a\n"][..], yes),
+        (&["yes?\n", "accept\n"], yes),
+        (&["r\n"], no),
+        // The end of the input, as Ctrl-D gives it.
+        (&["\u{4}"], no),
+    ] {
+        let world = World::new();
+        let (code, shown) = world.at_a_terminal(&["demo", "--conversation"], "or reject (r) ", typed);
+        assert_eq!(code, 0, "{typed:?}: {shown}");
+        assert_eq!(shown.matches("Is it to be remembered?").count(), typed.len(), "{shown}");
+        assert!(shown.contains(&format!("The decision: {decided}, evt_")), "{typed:?}: {shown}");
+        let end = shown.split_once(said).unwrap_or_else(|| panic!("{typed:?}: {shown}")).1;
+        assert!(end.contains(page), "{typed:?}: {shown}");
+        assert_eq!(end.contains("Lives in Lisbon."), decided == "accept", "{typed:?}: {shown}");
+        assert!(!shown.contains("There is no terminal"), "{shown}");
+    }
+}
+
+#[test]
+fn whoever_interrupts_at_the_question_ends_the_demonstration_and_leaves_nothing_behind() {
+    let world = World::new();
+    let mut terminal = world.command(&["demo", "--conversation"]);
+    let pty = nix::pty::openpty(None, None).unwrap();
+    terminal.stdin(pty.slave.try_clone().unwrap()).stdout(pty.slave).stderr(Stdio::piped());
+    let child = terminal.spawn().unwrap();
+    drop(terminal);
+    let mut master = std::fs::File::from(pty.master);
+    let (mut shown, mut bytes) = (String::new(), [0; 4096]);
+    while !shown.contains("or reject (r) ") {
+        let length = master.read(&mut bytes).unwrap();
+        shown += &String::from_utf8_lossy(&bytes[..length]);
+    }
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("demo.interrupted"));
+    let left: Vec<_> = std::fs::read_dir(world.base()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("demo")), "{left:?}");
 }
 
 #[test]

@@ -51,17 +51,23 @@ provider:
 
 const AGENT: &str = "agent:telegram-conversation";
 
-struct Stage {
-    world: World,
-    rehearsal: Rehearsal,
+/// A world with the declaration that ships, its folder of documents, and a bot that two people may write to, each in
+/// a chat of their own.
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) rehearsal: Rehearsal,
     _runtime: Runtime,
 }
 
 impl Stage {
-    /// Makes a world with the declaration that ships, its folder of documents, and a bot.
     fn new() -> Self {
+        Self::playing(SCRIPT)
+    }
+
+    /// Makes one whose model does what a script says.
+    pub(crate) fn playing(script: &str) -> Self {
         let runtime = Runtime::new().unwrap();
-        let script = Script::parse("script.yaml", SCRIPT.as_bytes()).unwrap();
+        let script = Script::parse("script.yaml", script.as_bytes()).unwrap();
         let rehearsal = runtime.block_on(Rehearsal::start(script)).unwrap();
         let world = World::new();
         world.thought(&["init"]).expect(0);
@@ -71,7 +77,7 @@ impl Stage {
             "sources:\n  - {{ filesystem: telegram-agent-context, root: {root}, privacy: sensitive }}\n\
              providers:\n  - {{ name: local, endpoint: {provider}, models: [smollm2-135m-instruct], toolModels: [smollm2-135m-instruct] }}\n\
              telegram:\n  - bot: bot\n    api: {telegram}\n    credential: bot\n    username: rehearsal_bot\n    \
-             chats: [\"7\"]\n    senders: [\"7\"]\n    directReplies: telegram-conversation\n",
+             chats: [\"7\", \"8\"]\n    senders: [\"7\", \"8\"]\n    directReplies: telegram-conversation\n",
             root = world.config.join("context").display(),
             provider = rehearsal.provider_url,
             telegram = rehearsal.telegram_url,
@@ -98,19 +104,19 @@ impl Stage {
     }
 
     /// Starts the service, and waits until it knows what is to be remembered.
-    fn serve(&self) -> Running<'_> {
+    pub(crate) fn serve(&self) -> Running<'_> {
         let running = self.world.serve(&[]);
         let list = ["event", "list", "--source", "filesystem:telegram-agent-context", "--json"];
         self.world.until(&list, |answer| !answer.lines().is_empty());
         running
     }
 
-    fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         self.rehearsal.say(7, 7, text);
     }
 
     /// Waits until so many messages have arrived in the chat.
-    fn until_sent(&self, count: usize) -> Vec<String> {
+    pub(crate) fn until_sent(&self, count: usize) -> Vec<String> {
         self.world.until(&["status", "--json"], |_| self.rehearsal.sent_messages().len() >= count);
         // The receipt of what has arrived is durable before anything is asked about it.
         let receipts = ["event", "list", "--type", "stream.thought.delivery.delivered", "--json"];
@@ -119,30 +125,30 @@ impl Stage {
     }
 
     /// Returns the agent's events, oldest first.
-    fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         let list = ["event", "list", "--source", AGENT, "--limit", "1000", "--json"];
         let mut events = self.world.thought(&list).expect(0).lines();
         events.sort_by_key(|event| event["sequence"].as_u64());
         events
     }
 
-    fn of(&self, kind: &str) -> Vec<Value> {
+    pub(crate) fn of(&self, kind: &str) -> Vec<Value> {
         self.events().into_iter().filter(|event| event["type"] == kind).collect()
     }
 
-    fn shown(&self, event: &Value) -> Value {
+    pub(crate) fn shown(&self, event: &Value) -> Value {
         self.world.thought(&["event", "show", event["id"].as_str().unwrap(), "--json"]).expect(0).json()
     }
 
-    fn memory(&self) -> String {
+    pub(crate) fn memory(&self) -> String {
         std::fs::read_to_string(self.world.config.join("context/memory.md")).unwrap()
     }
 }
 
-const MEMORY: &str = "stream.thought.agent.memory-change.proposed";
-const CORRECTION: &str = "stream.thought.agent.correction.proposed";
-const OUTPUT: &str = "stream.thought.derived.message.observation";
-const COMPLETED: &str = "stream.thought.run.completed";
+pub(crate) const MEMORY: &str = "stream.thought.agent.memory-change.proposed";
+pub(crate) const CORRECTION: &str = "stream.thought.agent.correction.proposed";
+pub(crate) const OUTPUT: &str = "stream.thought.derived.message.observation";
+pub(crate) const COMPLETED: &str = "stream.thought.run.completed";
 
 #[test]
 fn remember_that_i_moved_becomes_a_reply_and_an_inert_proposal_in_one_commit() {
@@ -169,6 +175,15 @@ fn remember_that_i_moved_becomes_a_reply_and_an_inert_proposal_in_one_commit() {
     assert_eq!(proposal["payload"]["publicationEligible"], false);
     assert_eq!(proposal["payload"]["proposer"]["output"], output["id"]);
     assert_eq!(stage.memory(), before, "nothing was written");
+    // What it did is traced by its kinds and counts, and a call's arguments stand in no trace and no log of ours.
+    let traced = stage.of("stream.thought.run.traced");
+    assert_eq!(traced.len(), 1);
+    for event in &traced {
+        let traced = stage.shown(event).to_string() + &stage.world.log();
+        for word in ["Lisbon", "proposed_text", "evidence_event_ids", "request_memory_change"] {
+            assert!(!traced.contains(word), "{word}: {traced}");
+        }
+    }
     assert!(stage.world.thought(&["inbox"]).expect(0).stdout.contains("memory"));
     assert_eq!(service.stop(), 0);
     stage.world.thought(&["verify"]).expect(0);

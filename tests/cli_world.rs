@@ -1,5 +1,6 @@
 //! The executable in a world of its own: wiped environment, own directories, own runtime directory.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -119,6 +120,28 @@ impl World {
         std::fs::write(&file, stdin).unwrap();
         let stdin = std::fs::File::open(&file).unwrap();
         self.command(arguments).stdin(stdin).output().unwrap().into()
+    }
+
+    /// Runs a command at a terminal, and answers it there each time that it asks this; returns its exit code and
+    /// everything that stood on the terminal.
+    pub(crate) fn at_a_terminal(&self, arguments: &[&str], asks: &str, answers: &[&str]) -> (i32, String) {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let mut command = self.command(arguments);
+        command.stdin(terminal.slave.try_clone().unwrap()).stdout(terminal.slave);
+        let mut child = command.spawn().unwrap();
+        // Nobody but the child holds its end, so reading ends when it does.
+        drop(command);
+        let mut master = std::fs::File::from(terminal.master);
+        let (mut shown, mut bytes, mut answered) = (String::new(), [0; 4096], 0);
+        while let Ok(length @ 1..) = master.read(&mut bytes) {
+            shown += &String::from_utf8_lossy(&bytes[..length]);
+            while let Some(answer) = answers.get(answered).filter(|_| shown.matches(asks).count() > answered)
+            {
+                master.write_all(answer.as_bytes()).unwrap();
+                answered += 1;
+            }
+        }
+        (child.wait().unwrap().code().unwrap_or(-1), shown.replace("\r\n", "\n"))
     }
 
     /// Appends a note by hand.

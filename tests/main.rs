@@ -25,6 +25,8 @@ mod cli_proposals;
 mod cli_providers;
 mod cli_rehearse;
 mod cli_remembering;
+mod cli_remembering_hostile;
+mod cli_remembering_kinds;
 mod cli_service;
 mod cli_telegram;
 mod cli_trouble;

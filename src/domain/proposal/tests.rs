@@ -125,6 +125,11 @@ fn the_acknowledgments_are_these() {
     assert_eq!(said(&[correction]), Some("I saved that as a proposed correction."));
     assert_eq!(said(&[memory, correction]), Some("I saved those as memory and correction suggestions."));
     assert_eq!(said(&[focus]), Some("I saved that as a focus proposal."));
+    // The seed has no words for these; ours say as little.
+    assert_eq!(said(&[memory, focus]), Some("I saved those as memory and focus suggestions."));
+    assert_eq!(said(&[correction, focus]), Some("I saved those as correction and focus suggestions."));
+    let all = "I saved those as memory, correction and focus suggestions.";
+    assert_eq!(said(&[focus, correction, memory]), Some(all));
 }
 
 #[test]

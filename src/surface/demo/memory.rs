@@ -80,7 +80,7 @@ pub(super) async fn tell(
         "\nThen Ada wrote: {ASKED}\nThe model asked to remember that, and nothing has changed:\n"
     ))?;
     out.text(&super::story::indented(&render::proposals::one(&proposal, Room::Glance, now())))?;
-    let disposition = ask(out)?;
+    let disposition = ask(out).await?;
     let rejected = disposition == Disposition::Reject;
     decide(service, proposal.id, disposition).await?;
     let id = proposal.id;
@@ -101,7 +101,7 @@ pub(super) async fn tell(
 }
 
 /// Asks the viewer, or decides where nobody can be asked.
-fn ask(out: &mut Out) -> Result<Disposition, Failure> {
+async fn ask(out: &mut Out) -> Result<Disposition, Failure> {
     if !out.is_terminal() || !std::io::stdin().is_terminal() {
         out.line("\nThere is no terminal to ask you at, so the demonstration accepts it in your place.")?;
         return Ok(Disposition::Accept);
@@ -109,13 +109,17 @@ fn ask(out: &mut Out) -> Result<Disposition, Failure> {
     loop {
         out.text("\nIs it to be remembered? You decide: accept (a) or reject (r) ")?;
         out.flush()?;
-        let mut line = String::new();
-        let read = std::io::stdin().lock().read_line(&mut line);
-        match (read, line.trim()) {
-            (Ok(1..), "a" | "accept") => return Ok(Disposition::Accept),
+        // On a thread of its own: who interrupts the demonstration does not have to answer first.
+        let line = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            let read = std::io::stdin().lock().read_line(&mut line);
+            read.ok().filter(|read| *read > 0).map(|_| line)
+        });
+        match line.await.ok().flatten().as_deref().map(str::trim) {
+            Some("a" | "accept") => return Ok(Disposition::Accept),
             // Who leaves has not accepted.
-            (Ok(1..), "r" | "reject") | (Ok(0) | Err(_), _) => return Ok(Disposition::Reject),
-            (Ok(1..), _) => {}
+            Some("r" | "reject") | None => return Ok(Disposition::Reject),
+            Some(_) => {}
         }
     }
 }
