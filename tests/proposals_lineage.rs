@@ -1,5 +1,7 @@
 //! Every link of a proposal's lineage, forged: each forgery fails closed, and its code names the link.
 
+mod alone;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

@@ -25,6 +25,11 @@ fn remembering_in(world: World, bytes_max: usize) -> Desk {
     let root = folder(&world);
     std::fs::DirBuilder::new().mode(0o700).create(&root).unwrap();
     std::fs::write(root.join("memory.md"), MEMORY).unwrap();
+    watching(world, &root, bytes_max)
+}
+
+/// Makes a world that watches a folder of documents which is there.
+fn watching(world: World, root: &Path, bytes_max: usize) -> Desk {
     let config = format!(
         "sources:\n  - {{ filesystem: telegram-agent-context, root: {}, privacy: sensitive, maxBytes: {bytes_max} }}\n",
         root.display()
@@ -356,4 +361,35 @@ fn a_change_whose_end_nobody_knows_and_one_that_failed_say_their_way_out() {
     assert!(desk.world.thought(&["why", &memory]).expect(0).stdout.contains(&out));
     says_nothing(&desk.world.thought(&["inbox", "show", &memory]).expect(0));
     assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn of_two_services_on_one_folder_one_writes_and_the_other_says_who_is_in_its_way() {
+    let first = remembering(100_000);
+    let root = folder(&first.world);
+    let second = watching(World::with_config(), &root, 100_000);
+    let one = first.world.serve(&[]);
+    let two = second.world.serve(&[]);
+    let memory = second.memory();
+    let made = second.decide(&memory, &["accept"]).expect(0).stdout;
+    assert!(made.contains("it would wait, root-held: another process owns that folder: end it"), "{made}");
+    let held = |answer: &Answer| answer.stdout.contains("root-held");
+    second.world.until(&["tree"], held);
+    for look in [&["why", memory.as_str()][..], &["inbox", "show", &memory]] {
+        let told = second.world.until(look, held).stdout;
+        assert!(told.contains("another process owns that folder: end it"), "{told}");
+    }
+    first.decide(&first.memory(), &["accept"]).expect(0);
+    let state = |wanted: &'static str| move |answer: &Answer| answer.json()["state"] == wanted;
+    first.world.until(&["proposal-list", &first.memory(), "--json"], state("materialized"));
+    let written = std::fs::read_to_string(root.join("memory.md")).unwrap();
+    assert_eq!(written, format!("{MEMORY}{ADDED}\n"));
+    assert_eq!(one.stop(), 0);
+    // It owns the folder now, and its change was made for what is not there any more.
+    let failed = second.world.until(&["proposal-list", &memory, "--json"], state("failed")).json();
+    assert!([json!("stale-base"), json!("file-changed")].contains(&failed["code"]), "{failed}");
+    assert_eq!(std::fs::read_to_string(root.join("memory.md")).unwrap(), written);
+    assert_eq!(two.stop(), 0);
+    first.verify();
+    second.verify();
 }

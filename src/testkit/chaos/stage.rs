@@ -167,12 +167,6 @@ impl Stage {
         self.context_bytes_max = bytes_max;
     }
 
-    /// Watches the folder of another stage's memory document, from the next start.
-    pub fn share_context(&mut self, other: &Self) {
-        self.context_root.clone_from(&other.context_root);
-        self.remembers = true;
-    }
-
     /// Returns the folder of the memory document.
     #[must_use]
     pub fn context_root(&self) -> PathBuf {
