@@ -186,7 +186,7 @@ fn run(seed: u64, kills: u64) {
     world.data = world.base().join("rehearsal");
     world.thought(&["rehearsal", "create"]).expect(0);
     let places = Places { data: world.data.clone(), config: world.config.clone() };
-    let session = Session { places: places.clone(), json: true };
+    let session = Session { places: places.clone(), address: Default::default(), json: true };
     let (oracle, stop, acknowledged) = (Oracle::default(), AtomicBool::new(false), AtomicU64::new(0));
     let mut deaths = Deaths { world: &world, dice: Dice::new(seed), edits: 0, trapped: 0 };
     std::thread::scope(|scope| {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use thoughtstream_actors::panics::{install_panic_hook, last_panic};
 
+use crate::address::Address;
 use crate::ask::Operate;
 use crate::command;
 use crate::copies::Form;
@@ -155,6 +156,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Err(error) => return show_usage(&error, json, &mut out),
     };
     let json = cli.global.json;
+    let address = Address::of(cli.global.data.as_deref(), cli.global.config.as_deref());
     install_panic_hook();
     let answered = guarded(|| dispatch(cli, &mut out)).and_then(|exit| Ok(out.flush().map(|()| exit)?));
     match answered {
@@ -162,6 +164,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Err(failure) => {
             // What was answered before it failed is still an answer.
             out.flush().ok();
+            let failure = address.failure(failure);
             out.failure(&failure, json);
             failure.exit()
         }
@@ -179,7 +182,9 @@ fn guarded(command: impl FnOnce() -> Result<Exit, Failure>) -> Result<Exit, Fail
 
 fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
     let Global { data, config, json } = cli.global;
-    let session = || Places::resolve(data, config, &environment).map(|places| Session { places, json });
+    let address = Address::of(data.as_deref(), config.as_deref());
+    let session =
+        || Places::resolve(data, config, &environment).map(|places| Session { places, address, json });
     match cli.command {
         Command::Init(args) => command::init::run(&args, &session()?, out),
         Command::Serve(args) => command::serve::run(&args, &session()?),

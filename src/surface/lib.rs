@@ -3,6 +3,7 @@
 //! It speaks and decides nothing: rules are the domain's, what is kept the store's, who is alive the actors'.
 
 pub mod activate;
+pub mod address;
 mod apart;
 pub mod ask;
 pub mod at_start;

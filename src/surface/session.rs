@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use thoughtstream_domain::time::Timestamp;
 
+use crate::address::Address;
 use crate::places::Places;
 
 /// Is where a command works and how it answers.
@@ -11,6 +12,8 @@ use crate::places::Places;
 pub struct Session {
     /// Where things are.
     pub places: Places,
+    /// What the caller named of them, for the commands that are printed.
+    pub address: Address,
     /// Whether a program reads the answer.
     pub json: bool,
 }

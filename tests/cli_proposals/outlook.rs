@@ -393,3 +393,35 @@ fn of_two_services_on_one_folder_one_writes_and_the_other_says_who_is_in_its_way
     first.verify();
     second.verify();
 }
+
+#[test]
+fn a_printed_command_names_the_log_that_its_caller_named() {
+    let desk = Desk::new(&Setting::default());
+    let (data, config) = (desk.world.data.display().to_string(), desk.world.config.display().to_string());
+    let elsewhere = |arguments: &[&str]| -> Answer {
+        let named = ["--data", data.as_str(), "--config", &config];
+        let all: Vec<&str> = named.iter().chain(arguments).copied().collect();
+        let mut command = desk.world.command(&all);
+        command.env_remove("THOUGHTSTREAM_DATA").env_remove("THOUGHTSTREAM_CONFIG");
+        command.output().unwrap().into()
+    };
+    let flags = format!("thought --data {data} --config {config} ");
+    for asks in [&["inbox", "--json"][..], &["proposal-list", "--json"], &["why", &desk.memory(), "--json"]] {
+        for row in elsewhere(asks).expect(0).lines() {
+            let list = |name: &str| row[name].as_array().cloned().unwrap_or_default();
+            let commands = [row["command"].clone()].into_iter().chain(list("commands")).chain(list("ways"));
+            for command in commands.filter(Value::is_string) {
+                let command = command.as_str().unwrap().to_owned();
+                assert!(command.starts_with(&flags), "{command}");
+                // As it stands there, it is one that reaches this log.
+                if command.contains(" inbox show ") {
+                    elsewhere(&command.split(' ').skip(5).collect::<Vec<_>>()).expect(0);
+                }
+            }
+        }
+    }
+    let shown = elsewhere(&["inbox", "show", &desk.memory()]).expect(0).stdout;
+    assert!(shown.contains(&format!("way out   {flags}inbox accept ")), "{shown}");
+    let refused = elsewhere(&["proposal-project", &desk.correction()]).expect(1).stderr;
+    assert!(refused.contains(&format!("`{flags}inbox show ")), "{refused}");
+}

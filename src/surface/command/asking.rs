@@ -1,7 +1,5 @@
 //! How a reading command gets its answer: from the service, or by looking itself.
 
-use std::path::Path;
-
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thoughtstream_domain::declaration::Catalog;
@@ -9,6 +7,7 @@ use thoughtstream_domain::registry::Registry;
 use thoughtstream_store::disk::DiskError;
 use thoughtstream_store::{OpenError, Options, Reader, Store};
 
+use crate::address::{Address, quoted};
 use crate::ask::{Ask, Operated};
 use crate::client::{self, Reached};
 use crate::exit::Exit;
@@ -18,13 +17,14 @@ use crate::query::proposals::Home;
 use crate::query::{self, Look, Sink};
 use crate::schemas;
 use crate::session::Session;
-use crate::socket::Door;
+use crate::socket::{Door, Progress};
 
 /// Asks whoever knows, and hands the answer over value by value.
 ///
 /// # Errors
 /// [`Failure`] if nobody can be asked, or as the answer says.
 pub(crate) fn ask(session: &Session, ask: Ask, sink: &mut dyn Sink) -> Result<Exit, Failure> {
+    let sink = &mut Addressed { address: &session.address, names: names_commands(&ask), sink };
     match client::reach_to_read(session, Door::Ask)? {
         Reached::Service(mut connection) => connection.ask(&Operated::Ask(ask), sink),
         Reached::Alone(_visit) => {
@@ -35,6 +35,40 @@ pub(crate) fn ask(session: &Session, ask: Ask, sink: &mut dyn Sink) -> Result<Ex
                 Look { reader: &reader, live: None, declared: None, catalog: &catalog, home: &home, now };
             query::answer(&ask, &look, sink)
         }
+    }
+}
+
+/// Says whether an answer names commands of ours; the others are what somebody recorded.
+const fn names_commands(ask: &Ask) -> bool {
+    matches!(
+        ask,
+        Ask::Inbox
+            | Ask::InboxAll
+            | Ask::Proposals(_)
+            | Ask::DryRun(_)
+            | Ask::Why { .. }
+            | Ask::Consumers { .. }
+            | Ask::Status { .. }
+    )
+}
+
+/// Hands an answer on with the directories that the caller named in its commands.
+struct Addressed<'a> {
+    address: &'a Address,
+    names: bool,
+    sink: &'a mut dyn Sink,
+}
+
+impl Sink for Addressed<'_> {
+    fn value(&mut self, mut value: Value) -> Result<(), Failure> {
+        if self.names {
+            self.address.answer(&mut value);
+        }
+        self.sink.value(value)
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.sink.progress(progress);
     }
 }
 
@@ -94,13 +128,6 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
         | OpenError::Disk(_)
         | OpenError::Io { .. } => failure,
     }
-}
-
-/// Writes a path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,:=".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Shows values as they come: each as JSON, or through a function that renders it.

@@ -84,7 +84,7 @@ pub(super) async fn play(stage: &Stage, keep: bool, out: &mut Out) -> Result<Exi
     configure(&config, &pointing, &peers).map_err(|error| {
         Failure::new(Exit::CouldNotLook, "demo.config", "cannot write the configuration").because(&error)
     })?;
-    let session = Session { places, json: false };
+    let session = Session { places, address: crate::address::Address::default(), json: false };
     let loaded = load(&session.places)?;
     let at_start = Arc::new(AtStart::of(&loaded.config));
     let service = Service::start(work(&session, How::default(), loaded, at_start, |_| Vec::new())?).await;

@@ -87,7 +87,9 @@ pub fn one(proposal: &Proposal, room: Room, now: Timestamp) -> String {
 
 /// The command that shows all of what a proposal says.
 fn whole(proposal: &Proposal) -> String {
-    format!("thought inbox show {} --full", proposal.id)
+    let shows = format!(" inbox show {} --full", proposal.id);
+    let named = proposal.ways.iter().find(|way| way.ends_with(&shows));
+    named.cloned().unwrap_or_else(|| format!("thought{shows}"))
 }
 
 fn said(text: &mut String, proposal: &Proposal, content: &ProposalContent, room: Room, now: Timestamp) {
