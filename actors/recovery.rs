@@ -117,6 +117,7 @@ impl Recoverer {
             privacy_floor: Privacy::PublicSource,
             incarnation: self.incarnation,
             now: self.clock.now(),
+            adapter: execution.adapter.clone(),
         };
         let role = registered.map_or_else(AgentRole::default, |registered| registered.role());
         let declared = (self.policy_of)(&run.consumer);

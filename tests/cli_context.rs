@@ -4,7 +4,7 @@ use thoughtstream_domain::commit::Commit;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, EventId, TypeRef};
-use thoughtstream_domain::lifecycle::{Execution, Frame};
+use thoughtstream_domain::lifecycle::{AdapterRevision, Execution, Frame};
 use thoughtstream_domain::packet::observe::{Instructions, Observed, observation};
 use thoughtstream_domain::packet::{Asking, Capabilities, ContractRevision, Packet, Runtime, Subject};
 use thoughtstream_domain::privacy::Privacy;
@@ -24,6 +24,7 @@ fn frame() -> Frame {
         privacy_floor: Privacy::Private,
         incarnation: 1,
         now: Timestamp::from_millis(1_796_000_000_000),
+        adapter: AdapterRevision::observer_cell(),
     }
 }
 

@@ -146,6 +146,12 @@ fn a_note_becomes_an_observation_by_one_request() {
             context.stdout.contains("The bed is dry again")
                 && context.stdout.contains("nothing was left out")
         );
+        // The events of the run and the sealed context name one runner.
+        for kind in ["received", "started", "completed", "traced"] {
+            let stamp = stage.payloads(&format!("stream.thought.run.{kind}")).remove(0)["stamp"].clone();
+            assert_eq!(stamp["executionAdapterRevision"], "observer-v1+cell-v2", "{kind}");
+        }
+        assert!(context.stdout.contains("run by observer-v1+cell-v2"), "{}", context.stdout);
         // What went out is what is frozen, and nothing besides.
         let sent = stage.rehearsal.provider_requests()[0].json();
         let members: Vec<&String> = sent.as_object().unwrap().keys().collect();

@@ -8,7 +8,7 @@ use thoughtstream_domain::commit::Commit;
 use thoughtstream_domain::contract::{Contract, FinalPart, Mode, Stop, judge};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, EventId, RunId};
-use thoughtstream_domain::lifecycle::{Execution, Frame};
+use thoughtstream_domain::lifecycle::{AdapterRevision, Execution, Frame};
 use thoughtstream_domain::payload::output::{MessageObservation, Provenance};
 use thoughtstream_domain::payload::run::RunStarted;
 use thoughtstream_domain::privacy::Privacy;
@@ -194,6 +194,7 @@ fn settle(world: &World, trigger: &EventId, number: u64, reply: &str) -> RunId {
         privacy_floor: Privacy::PublicSource,
         incarnation: 1,
         now: Timestamp::from_millis(1_700_000_000_000),
+        adapter: AdapterRevision::observer_cell(),
     };
     let mut execution = Execution::fix(&frame, &[trigger]);
     let opened = execution.open(&frame, number);

@@ -111,6 +111,7 @@ impl ConsumerSpec {
             privacy_floor: self.privacy_floor,
             incarnation,
             now,
+            adapter: self.declaration.runner().adapter_revision(),
         }
     }
 

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::hash::Sha256Hash;
 use crate::id::{ConsumerId, ConsumerKey, SourceId, TypeName};
+use crate::lifecycle::AdapterRevision;
 use crate::privacy::Privacy;
 use crate::repair::AgentRole;
 use crate::retry::{Interrupted, RetryPolicy};
@@ -92,6 +93,15 @@ impl Runner {
         match self {
             Self::Deterministic { transform } => Some(transform),
             Self::Pi(_) => None,
+        }
+    }
+
+    /// Returns the revision of what executes its runs.
+    #[must_use]
+    pub const fn adapter_revision(&self) -> AdapterRevision {
+        match self {
+            Self::Deterministic { .. } => AdapterRevision::deterministic(),
+            Self::Pi(_) => AdapterRevision::observer_cell(),
         }
     }
 

@@ -4,12 +4,14 @@
 //! is received. An *attempt* (a *run*) ends in exactly one terminal event. Every function here answers with a
 //! [`Commit`] whose preconditions make the loser of a race learn that it lost.
 
+mod adapter;
 mod admission;
 mod attempt;
 mod settle;
 
 use serde::{Deserialize, Serialize};
 
+pub use adapter::{AdapterRevision, AdapterRevisionError};
 pub use admission::{Admission, Ending, FailedEnding};
 pub use attempt::{AttemptKey, Run, RunState};
 pub use settle::Made;
@@ -27,9 +29,6 @@ use crate::payload::system::{Operator, RetryRequested, Skipped};
 use crate::privacy::Privacy;
 use crate::retry::{AfterFailure, Exhausted, Interrupted, InterruptedRecord, InterruptedThen, RetryPolicy};
 use crate::time::Timestamp;
-
-/// The revision of this program's own runner, bound into every lifecycle event.
-pub const EXECUTION_ADAPTER_REVISION: &str = "deterministic-v1";
 
 /// Why an execution waits that was fixed and not written down yet.
 const NEW: &str = "new";
@@ -73,6 +72,10 @@ pub struct Execution {
     pub state: ExecutionState,
     /// Since when.
     pub since: Timestamp,
+    /// The revision of the runner of its current or latest attempt. An attempt that another build began is ended under
+    /// the revision that it was begun with.
+    #[serde(default, rename = "executionAdapterRevision")]
+    pub adapter: AdapterRevision,
 }
 
 /// Says where an execution stands.
@@ -175,6 +178,8 @@ pub struct Frame {
     pub incarnation: u64,
     /// The time.
     pub now: Timestamp,
+    /// The revision of the runner that executes what is opened.
+    pub adapter: AdapterRevision,
 }
 
 /// Is what a runner produced: a checked output without its envelope.
@@ -212,6 +217,7 @@ impl Execution {
             failures: 0,
             state: ExecutionState::Waiting { at: frame.now, code: NEW.to_owned() },
             since: frame.now,
+            adapter: frame.adapter.clone(),
         }
     }
 
@@ -268,7 +274,7 @@ impl Execution {
             consumer: self.consumer.clone(),
             fingerprint: self.fingerprint,
             attempt: self.attempts,
-            execution_adapter_revision: EXECUTION_ADAPTER_REVISION.to_owned(),
+            execution_adapter_revision: self.adapter.to_string(),
             model_adapter: None,
         }
     }
@@ -315,6 +321,7 @@ impl Execution {
     /// Returns the event that begins the next attempt, having counted it.
     fn receive(&mut self, frame: &Frame) -> Candidate {
         self.attempts += 1;
+        self.adapter = frame.adapter.clone();
         self.state = ExecutionState::Running;
         self.since = frame.now;
         let triggers = self

@@ -2,14 +2,19 @@
 
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, EventId, ExecutionId, RunId, SourceId};
-use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, Run, RunState, Trigger};
+use thoughtstream_domain::lifecycle::{
+    AdapterRevision, Closure, Execution, ExecutionState, Run, RunState, Trigger,
+};
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::time::Timestamp;
 
 use crate::codec::{Cursor, Malformed, put_bytes, put_number, put_signed};
 
-/// The version of both forms written now.
+/// The version of both forms. An execution in it is one of the runner of transforms, or of a build that knew no other.
 const VERSION: u8 = 1;
+
+/// The version of an execution that names the revision of its runner, behind all else.
+const WITH_ADAPTER: u8 = 2;
 
 const CLOSURES: [Closure; 7] = [
     Closure::Completed,
@@ -36,7 +41,8 @@ fn closure_code(how: Closure) -> u8 {
 /// Returns the stored form of an execution; consumer and first position stand in its key as well.
 pub(crate) fn write_execution(execution: &Execution) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
-    out.push(VERSION);
+    let names_adapter = execution.adapter != AdapterRevision::default();
+    out.push(if names_adapter { WITH_ADAPTER } else { VERSION });
     out.extend_from_slice(execution.id.as_bytes());
     put_bytes(&mut out, execution.consumer.to_string().as_bytes());
     put_bytes(&mut out, execution.source.as_str().as_bytes());
@@ -67,13 +73,20 @@ pub(crate) fn write_execution(execution: &Execution) -> Vec<u8> {
             out.push(closure_code(*how));
         }
     }
+    if names_adapter {
+        put_bytes(&mut out, execution.adapter.as_str().as_bytes());
+    }
     out
 }
 
 /// Reads an execution.
 pub(crate) fn read_execution(bytes: &[u8]) -> Result<Execution, Malformed> {
     let mut cursor = Cursor::new(bytes);
-    version(&mut cursor)?;
+    let names_adapter = match cursor.byte()? {
+        VERSION => false,
+        WITH_ADAPTER => true,
+        _ => return Err(cursor.malformed()),
+    };
     let id = ExecutionId::from_bytes(cursor.array()?);
     let consumer = consumer(&mut cursor)?;
     let source = source(&mut cursor)?;
@@ -103,8 +116,26 @@ pub(crate) fn read_execution(bytes: &[u8]) -> Result<Execution, Malformed> {
         }
         _ => return Err(cursor.malformed()),
     };
+    let adapter = if names_adapter {
+        let at = cursor.malformed();
+        AdapterRevision::parse(cursor.text()?).map_err(|_| at)?
+    } else {
+        AdapterRevision::default()
+    };
     cursor.end()?;
-    Ok(Execution { id, consumer, fingerprint, source, triggers, privacy, attempts, failures, state, since })
+    Ok(Execution {
+        id,
+        consumer,
+        fingerprint,
+        source,
+        triggers,
+        privacy,
+        attempts,
+        failures,
+        state,
+        since,
+        adapter,
+    })
 }
 
 /// Returns the stored form of a run.
@@ -214,6 +245,7 @@ mod tests {
             failures: 1,
             state,
             since: Timestamp::from_millis(-5),
+            adapter: AdapterRevision::deterministic(),
         }
     }
 
@@ -228,8 +260,13 @@ mod tests {
         ];
         states.extend(CLOSURES.map(|how| ExecutionState::Closed { how }));
         for state in states {
-            let execution = execution(state);
-            assert_eq!(read_execution(&write_execution(&execution)), Ok(execution));
+            let mut execution = execution(state);
+            let plain = write_execution(&execution);
+            assert_eq!(read_execution(&plain), Ok(execution.clone()));
+            execution.adapter = AdapterRevision::observer_cell();
+            let named = write_execution(&execution);
+            assert_eq!(read_execution(&named), Ok(execution));
+            assert_eq!(plain[1..], named[1..plain.len()], "what there was before is as it was");
         }
     }
 
@@ -269,5 +306,8 @@ mod tests {
         let hash = Sha256Hash::of(&bytes).to_string();
         assert_eq!(bytes.len(), 111);
         assert_eq!(&hash[..16], "ca923be4d3c501cb");
+        let asks = execution(ExecutionState::Closed { how: Closure::Skipped });
+        let named = write_execution(&Execution { adapter: AdapterRevision::parse("x-v1").unwrap(), ..asks });
+        assert_eq!((named[0], &named[1..111], &named[111..]), (2, &bytes[1..], &b"\x04x-v1"[..]));
     }
 }

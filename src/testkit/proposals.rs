@@ -9,7 +9,7 @@ use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Candidate, Event, Parent};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, DeliveryId, DocumentId, EventId, RunId};
-use thoughtstream_domain::lifecycle::{Execution, Frame, Made};
+use thoughtstream_domain::lifecycle::{AdapterRevision, Execution, Frame, Made};
 use thoughtstream_domain::packet::Packet;
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::delivery::{
@@ -297,6 +297,7 @@ impl<'s> Teller<'s> {
             privacy_floor: Privacy::Sensitive,
             incarnation: 1,
             now: Timestamp::from_millis(1_700_000_000_000),
+            adapter: AdapterRevision::observer_cell(),
         };
         store.writer.set_types(Registry::shipped().hashes()).expect("the types are ours");
         Self { store, frame, fingerprint, stray: EventId::from_bytes([0; 32]) }

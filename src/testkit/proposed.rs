@@ -6,7 +6,7 @@ use thoughtstream_domain::commit::{Commit, Registered, Row, Verdict};
 use thoughtstream_domain::event::{Event, Reference};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, EventId};
-use thoughtstream_domain::lifecycle::{Execution, Frame};
+use thoughtstream_domain::lifecycle::{AdapterRevision, Execution, Frame};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::output::MessageObservation;
 use thoughtstream_domain::payload::proposal::{Disposition, Proposer};
@@ -80,6 +80,7 @@ impl Proposing {
             privacy_floor: Privacy::Sensitive,
             incarnation: self.handle.incarnation(),
             now: Timestamp::from_millis(2),
+            adapter: AdapterRevision::observer_cell(),
         };
         let mut execution = Execution::fix(&frame, std::slice::from_ref(&message));
         let packet = talk::seal(&self.handle.reader(), &execution, &message, &[Kind::MemoryChange]);

@@ -9,7 +9,7 @@ use thoughtstream_domain::conversation::reconstruct::Current;
 use thoughtstream_domain::conversation::select::Policy;
 use thoughtstream_domain::declaration::{ContextStrategy, Conversation, DocumentRecipe};
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::lifecycle::Execution;
+use thoughtstream_domain::lifecycle::{AdapterRevision, Execution};
 use thoughtstream_domain::packet::documents::{ResolveError, Subscribed, Subscription, resolve};
 use thoughtstream_domain::packet::observe::{Instructions, observation};
 use thoughtstream_domain::packet::repair::repair;
@@ -27,9 +27,6 @@ use super::super::attempt::{Attempt, Ended};
 use super::super::resume::triggers;
 use super::{ModelWork, NO_BROKER, Prepared};
 use crate::runner::RunFailure;
-
-/// The revision of the one-request observer cell.
-const ADAPTER_REVISION: &str = "observer-v1";
 
 /// Says why nothing was composed.
 enum Stopped {
@@ -119,7 +116,7 @@ impl Attempt {
             runtime: Runtime {
                 profile: work.runner.provider.clone(),
                 model: work.runner.model.clone(),
-                execution_adapter_revision: ADAPTER_REVISION.to_owned(),
+                execution_adapter_revision: AdapterRevision::observer_cell().to_string(),
                 model_adapter: None,
             },
             capabilities,

@@ -8,7 +8,7 @@ use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
 use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, IdempotencyKey, SourceId};
-use thoughtstream_domain::lifecycle::{Admission, Execution, Frame};
+use thoughtstream_domain::lifecycle::{AdapterRevision, Admission, Execution, Frame};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::note::Note;
 use thoughtstream_domain::privacy::Privacy;
@@ -46,6 +46,7 @@ fn frame() -> Frame {
         privacy_floor: Privacy::Private,
         incarnation: 1,
         now: Timestamp::from_millis(NOW),
+        adapter: AdapterRevision::observer_cell(),
     }
 }
 

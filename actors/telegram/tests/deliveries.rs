@@ -11,7 +11,7 @@ use thoughtstream_domain::dispatch::{self, Standing};
 use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::IdempotencyKey;
-use thoughtstream_domain::lifecycle::{Execution, Frame, Output};
+use thoughtstream_domain::lifecycle::{AdapterRevision, Execution, Frame, Output};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::delivery::{DeliveryDelivered, Reconciled};
 use thoughtstream_domain::payload::judgment::{Opinion, TrainingExample};
@@ -41,6 +41,7 @@ async fn complete(service: &Service, agent: &str, trigger: &Event, said: Value) 
         privacy_floor: Privacy::Sensitive,
         incarnation: service.handle().incarnation(),
         now,
+        adapter: AdapterRevision::observer_cell(),
     };
     let mut execution = Execution::fix(&frame, std::slice::from_ref(trigger));
     let opened = execution.open(&frame, 0);

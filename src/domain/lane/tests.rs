@@ -6,7 +6,7 @@ use super::*;
 use crate::event::{Actor, ActorKind, Payload};
 use crate::hash::{ChainHash, Sha256Hash};
 use crate::id::{ConsumerKey, EventId, IdempotencyKey, SourceId, TypeRef};
-use crate::lifecycle::{Closure, Frame};
+use crate::lifecycle::{AdapterRevision, Closure, Frame};
 use crate::privacy::Privacy;
 
 fn event(sequence: u64) -> Event {
@@ -44,6 +44,7 @@ fn fixed(events: &[Event], now: Timestamp) -> Execution {
         privacy_floor: Privacy::PublicSource,
         incarnation: 1,
         now,
+        adapter: AdapterRevision::deterministic(),
     };
     Execution::fix(&frame, events)
 }

@@ -12,6 +12,7 @@ fn frame(now: i64) -> Frame {
         privacy_floor: Privacy::PublicSource,
         incarnation: 1,
         now: Timestamp::from_millis(now),
+        adapter: AdapterRevision::deterministic(),
     }
 }
 
@@ -213,4 +214,45 @@ fn a_completed_event_from_before_proposals_is_read_and_written_as_it_was() {
     let value = serde_json::to_value(&old).unwrap();
     assert!(value.get("proposals").is_none(), "{value}");
     assert_eq!(serde_json::from_value::<crate::payload::run::RunCompleted>(value).unwrap(), old);
+}
+
+fn revisions(commit: &Commit) -> Vec<String> {
+    let of = |event: &Candidate| {
+        let payload: serde_json::Value = serde_json::from_slice(event.payload().reveal()).unwrap();
+        payload["stamp"]["executionAdapterRevision"].as_str().unwrap().to_owned()
+    };
+    commit.appends.iter().map(of).collect()
+}
+
+fn frame_of(adapter: AdapterRevision, now: i64) -> Frame {
+    Frame { adapter, ..frame(now) }
+}
+
+#[test]
+fn every_event_of_an_attempt_names_the_runner_that_it_was_begun_with() {
+    let (old, new) = (AdapterRevision::parse("observer-v0").unwrap(), AdapterRevision::observer_cell());
+    let mut execution = Execution::fix(&frame_of(old.clone(), 10), &[event(3, Privacy::Private)]);
+    let opened = execution.open(&frame_of(old.clone(), 10), 2);
+    assert_eq!(revisions(&opened), [old.as_str(), old.as_str()]);
+    // A service of a later build finds it open: what it ends is the attempt of the one before.
+    let interrupted = Interrupted::default();
+    let retry = RetryPolicy { attempts: 9, ..RetryPolicy::default() };
+    let ended =
+        execution.interrupt(&frame_of(new.clone(), 20), frame(10).now, "service-ended", interrupted, retry);
+    assert_eq!(revisions(&ended), [old.as_str()]);
+    assert!(matches!(ended.rows.first(), Some(Row::Execution(row)) if row.adapter == old));
+    // The retry is its own.
+    let again = execution.open(&frame_of(new.clone(), 30), 2);
+    assert_eq!(revisions(&again), [new.as_str(), new.as_str()]);
+    let failed = execution.fail(&frame_of(new.clone(), 40), frame(30).now, "provider", FailurePolicy::Final);
+    assert_eq!(revisions(&failed), [new.as_str()]);
+    assert!(matches!(failed.rows.first(), Some(Row::Execution(row)) if row.adapter == new));
+}
+
+#[test]
+fn an_execution_of_an_earlier_build_is_read_from_an_export() {
+    let mut row = serde_json::to_value(opened()).unwrap();
+    assert_eq!(row["executionAdapterRevision"], "deterministic-v1");
+    row.as_object_mut().unwrap().remove("executionAdapterRevision");
+    assert_eq!(serde_json::from_value::<Execution>(row).unwrap(), opened());
 }

@@ -4,7 +4,9 @@ use thoughtstream_domain::commit::{Control, Precondition, Refusal, Row};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::ConsumerKey;
-use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, FailurePolicy, Frame};
+use thoughtstream_domain::lifecycle::{
+    AdapterRevision, Closure, Execution, ExecutionState, FailurePolicy, Frame,
+};
 use thoughtstream_domain::retry::{Interrupted, RetryPolicy};
 
 use super::*;
@@ -20,6 +22,7 @@ pub(super) fn frame() -> Frame {
         privacy_floor: Privacy::Private,
         incarnation: 1,
         now: at(50),
+        adapter: AdapterRevision::deterministic(),
     }
 }
 

@@ -5,7 +5,7 @@ use thoughtstream_domain::commit::{Commit, Registered, Row, Verdict};
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet, load_all};
 use thoughtstream_domain::event::{Actor, ActorKind, Envelope};
 use thoughtstream_domain::id::{IdempotencyKey, SourceId};
-use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy, Frame};
+use thoughtstream_domain::lifecycle::{AdapterRevision, Admission, Execution, FailurePolicy, Frame};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::note::Note;
 use thoughtstream_domain::privacy::Privacy;
@@ -106,6 +106,7 @@ impl Desk {
                 privacy_floor: Privacy::Private,
                 incarnation: 1,
                 now: at(NOW - ago),
+                adapter: AdapterRevision::observer_cell(),
             };
             let mut execution = Execution::fix(&frame, std::slice::from_ref(event));
             let admission = Admission { policy: Arc::clone(&policy), rows: Vec::new() };
@@ -135,6 +136,7 @@ fn give_back(desk: &mut Desk) {
         privacy_floor: Privacy::Private,
         incarnation: 1,
         now: at(NOW - 500),
+        adapter: AdapterRevision::observer_cell(),
     };
     let note = desk.store.reader.page_after(2, 1).unwrap();
     let mut execution = Execution::fix(&frame, &note);

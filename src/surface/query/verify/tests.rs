@@ -4,7 +4,7 @@ use thoughtstream_domain::commit::{Commit, Row};
 use thoughtstream_domain::declaration::{Catalog, TransformInfo, load_all};
 use thoughtstream_domain::event::{Actor, ActorKind, Envelope};
 use thoughtstream_domain::id::{ConsumerId, IdempotencyKey};
-use thoughtstream_domain::lifecycle::Frame;
+use thoughtstream_domain::lifecycle::{AdapterRevision, Frame};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::note::Note;
 use thoughtstream_domain::privacy::Privacy;
@@ -87,6 +87,7 @@ fn handed_over(more: &str, begun: u64) -> (Vec<u64>, bool) {
         privacy_floor: Privacy::Private,
         incarnation: 1,
         now: NOW,
+        adapter: AdapterRevision::deterministic(),
     };
     let mut execution = Execution::fix(&frame, &events[2..3]);
     execution.put_in_line();
