@@ -12,32 +12,32 @@ use tokio::runtime::Runtime;
 
 use crate::cli_world::World;
 
-const GOOD: &str =
+pub(crate) const GOOD: &str =
     r#"{"summary":"The bed is dry","tags":["garden"],"importance":"normal","confidence":0.75}"#;
 
 /// A word of a model that must not be found in the log.
 const UNHEARD: &str = "xylophone";
 
 /// A world with an observer of notes, and a provider that does what a script says.
-struct Stage {
-    world: World,
-    rehearsal: Rehearsal,
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) rehearsal: Rehearsal,
     runtime: Runtime,
 }
 
 /// What a test changes in the observer's declaration.
 #[derive(Default)]
-struct Terms<'a> {
-    limits: Option<&'a str>,
-    exhausted: Option<&'a str>,
-    more: &'a str,
-    stream: bool,
-    enforces: bool,
-    timeout: Option<&'a str>,
+pub(crate) struct Terms<'a> {
+    pub(crate) limits: Option<&'a str>,
+    pub(crate) exhausted: Option<&'a str>,
+    pub(crate) more: &'a str,
+    pub(crate) stream: bool,
+    pub(crate) enforces: bool,
+    pub(crate) timeout: Option<&'a str>,
 }
 
 impl Stage {
-    fn new(script: Script, terms: &Terms<'_>) -> Self {
+    pub(crate) fn new(script: Script, terms: &Terms<'_>) -> Self {
         let runtime = Runtime::new().unwrap();
         let rehearsal = runtime.block_on(Rehearsal::start(script)).unwrap();
         let world = World::with_config();
@@ -73,12 +73,12 @@ impl Stage {
         Self { world, rehearsal, runtime }
     }
 
-    fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.rehearsal.provider_requests().len()
     }
 
     /// Returns the observer's attempts, oldest first.
-    fn runs(&self) -> Vec<Value> {
+    pub(crate) fn runs(&self) -> Vec<Value> {
         let mut runs =
             self.world.thought(&["run", "list", "--consumer", "observer", "--json"]).expect(0).lines();
         runs.reverse();
@@ -86,7 +86,7 @@ impl Stage {
     }
 
     /// Waits until the attempts are in these states, oldest first.
-    fn until(&self, states: &[&str]) -> Vec<Value> {
+    pub(crate) fn until(&self, states: &[&str]) -> Vec<Value> {
         let found = |runs: &[Value]| -> Vec<String> {
             runs.iter().map(|run| run["state"].as_str().unwrap_or_default().to_owned()).collect()
         };
@@ -120,7 +120,7 @@ impl Stage {
     }
 
     /// The check that an operator runs.
-    fn verify(&self) {
+    pub(crate) fn verify(&self) {
         self.world.thought(&["verify"]).expect(0);
     }
 }
