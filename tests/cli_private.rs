@@ -66,6 +66,7 @@ fn a_correction_with_its_whole_chain_is_kept_for_the_owner_and_leaves_by_no_othe
     let example: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(example["chosen"]["summary"], "Wait for rain.");
     assert_eq!(example["rejected"]["summary"], "Water it now.");
+    assert_eq!(example["contextPolicy"], json!({ "maxChars": 60000, "maxEvents": 40 }));
     let chain = &example["privateProvenance"];
     assert_eq!(chain["judgment"], judgment["id"]);
     assert_eq!(chain["output"], judgment["output"]);

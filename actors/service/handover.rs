@@ -170,10 +170,9 @@ impl Successor<'_> {
 
 /// Says whether a registered version looked at a source.
 fn included(registered: &Registered, source: &SourceId) -> bool {
-    let identity: serde_json::Value = serde_json::from_str(&registered.canonical).unwrap_or_default();
+    let declaration = registered.declaration().unwrap_or_default();
     let names = |key: &str, name: &str| {
-        let list =
-            identity.pointer(&format!("/declaration/subscribe/{key}")).and_then(|list| list.as_array());
+        let list = declaration.pointer(&format!("/subscribe/{key}")).and_then(|list| list.as_array());
         list.is_some_and(|list| list.iter().any(|item| item.as_str() == Some(name)))
     };
     names("sources", source.as_str()) || names("kinds", source.kind())

@@ -259,11 +259,19 @@ pub struct Registered {
 }
 
 impl Registered {
+    /// Returns the checked declaration as it was then, in the form of [`crate::declaration::Declaration::to_json`],
+    /// without whether it was enabled; nothing if the row holds none.
+    #[must_use]
+    pub fn declaration(&self) -> Option<serde_json::Value> {
+        let mut identity: serde_json::Value = serde_json::from_str(&self.canonical).ok()?;
+        identity.get_mut("declaration").map(serde_json::Value::take)
+    }
+
     /// Returns what the version was for.
     #[must_use]
     pub fn role(&self) -> AgentRole {
-        let identity: serde_json::Value = serde_json::from_str(&self.canonical).unwrap_or_default();
-        let role = identity.pointer("/declaration/role").and_then(serde_json::Value::as_str);
+        let declaration = self.declaration();
+        let role = declaration.as_ref().and_then(|declaration| declaration.get("role")?.as_str());
         role.and_then(AgentRole::parse).unwrap_or_default()
     }
 }

@@ -156,7 +156,7 @@ fn lineage(reader: &Reader, output: &Event) -> Result<Option<Lineage>, Failure> 
     let declaration = reader.registered(&judged.stamp.consumer)?.and_then(|registered| {
         // A version is bound to one fingerprint: another one is not what ran.
         let same = registered.fingerprint == judged.stamp.fingerprint;
-        same.then(|| serde_json::from_str::<Value>(&registered.canonical).ok()).flatten()
+        same.then(|| registered.declaration()).flatten()
     });
     let trace = reader.event(&RunTraced::id_of(&judged.stamp))?;
     let trace: Option<Vec<Step>> = trace

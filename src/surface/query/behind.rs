@@ -67,8 +67,7 @@ pub(crate) fn declaration<'a>(
 
 /// Compiles a registered declaration again; nothing if its types or transforms are gone.
 pub(crate) fn declared(registered: &Registered, catalog: &Catalog) -> Option<Declaration> {
-    let identity: serde_json::Value = serde_json::from_str(&registered.canonical).ok()?;
-    let mut declaration = identity.get("declaration")?.clone();
+    let mut declaration = registered.declaration()?;
     declaration.as_object_mut()?.insert("enabled".to_owned(), true.into());
     // As JSON, which says of every text that it is one: `off` alone would be no word of the language.
     let text = serde_json::to_string(&declaration).ok()?;
