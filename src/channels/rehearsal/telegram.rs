@@ -241,6 +241,8 @@ struct Chat {
     latest: i64,
     /// Every message as the API shows it, by its number.
     messages: BTreeMap<i64, Content<String>>,
+    /// What everybody's reaction is, by the message's number and who reacted.
+    reactions: BTreeMap<(i64, i64), String>,
     replies: u64,
     last_reply: Option<i64>,
     last_said: Option<i64>,

@@ -301,7 +301,7 @@ impl Telegram {
     }
 
     fn reaction(
-        &self,
+        &mut self,
         chat: i64,
         from: i64,
         message: MessageRef,
@@ -309,14 +309,21 @@ impl Telegram {
         date: i64,
     ) -> Option<Json> {
         let number = self.message_json(chat, message)?.get("message_id").and_then(Json::as_i64)?;
-        let new: Vec<Json> = emoji.iter().map(|emoji| json!({ "type": "emoji", "emoji": emoji })).collect();
+        let reactions = &mut self.chats.get_mut(&chat)?.reactions;
+        let old = match emoji {
+            Some(emoji) => reactions.insert((number, from), emoji.to_owned()),
+            None => reactions.remove(&(number, from)),
+        };
+        let shown = |emoji: Option<&str>| -> Vec<Json> {
+            emoji.iter().map(|emoji| json!({ "type": "emoji", "emoji": emoji })).collect()
+        };
         Some(json!({
             "chat": { "id": chat, "type": if chat < 0 { "group" } else { "private" } },
             "message_id": number,
             "user": { "id": from, "is_bot": false, "first_name": "Ada" },
             "date": date,
-            "old_reaction": [],
-            "new_reaction": new,
+            "old_reaction": shown(old.as_deref()),
+            "new_reaction": shown(emoji),
         }))
     }
 

@@ -106,7 +106,9 @@ async fn reactions_are_told_only_to_a_bot_that_asked_for_them() {
     let told = result(&rehearsal, "getUpdates", json!({ "offset": 3 })).await;
     assert_eq!(told[0]["message_reaction"]["message_id"], number);
     assert_eq!(told[0]["message_reaction"]["new_reaction"], json!([{ "type": "emoji", "emoji": "👎" }]));
+    assert_eq!(told[0]["message_reaction"]["old_reaction"], json!([{ "type": "emoji", "emoji": "👍" }]));
     assert_eq!(told[1]["message_reaction"]["new_reaction"], json!([]));
+    assert_eq!(told[1]["message_reaction"]["old_reaction"], json!([{ "type": "emoji", "emoji": "👎" }]));
 }
 
 #[tokio::test]
