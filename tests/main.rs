@@ -30,6 +30,7 @@ mod cli_remembering_hostile;
 mod cli_remembering_kinds;
 mod cli_service;
 mod cli_telegram;
+mod cli_training;
 mod cli_trouble;
 mod cli_turns;
 mod cli_world;
