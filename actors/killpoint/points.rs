@@ -1,4 +1,10 @@
 //! The names of the points and of what can happen there.
+//!
+//! The three points of `proposal.settle` lie where a settlement is put together, before anything of it is handed in: what
+//! is lost there was never anywhere else. From there on its events, the run row and progress are one commit, and one
+//! frame of the journal, so no point lies between two of them: whatever ends the writer leaves all of it or nothing. Around
+//! that commit lie `attempt.settle` for whoever hands it in and `commit` for the writer, whose `commit.inside` is the
+//! moment at which the frame is written and not durable; the simulated disk of the store is cut at every operation in it.
 
 use std::fmt;
 
