@@ -109,6 +109,13 @@ impl Stage {
         counts
     }
 
+    /// Holds the account against what the provider has counted.
+    fn is_charged_for_every_request(&self) {
+        let account = self.world.thought(&["account", "show", "observer", "--json"]).expect(0).json();
+        let charged = account["ever"]["charged"]["calls"].as_u64().unwrap();
+        assert!(charged >= self.requests() as u64, "{} requests: {account}", self.requests());
+    }
+
     /// Returns the first event that ended an attempt.
     fn ended(&self) -> Value {
         let events = self.world.thought(&["event", "list", "--source", "agent:observer", "--json"]).expect(0);
@@ -496,6 +503,7 @@ fn in_flight(kill: impl Fn(&Stage), restart: bool) {
     let started = stage.events()["stream.thought.run.started"];
     assert!(stage.requests() <= started, "{} requests in {started} attempts", stage.requests());
     assert_eq!(stage.events()["stream.thought.derived.message.observation"], 1, "{runs:?}");
+    stage.is_charged_for_every_request();
     assert_eq!(service.stop(), 0);
     stage.verify();
 }
@@ -519,7 +527,8 @@ fn whoever_is_killed_in_flight_leaves_one_request_an_attempt() {
 
 #[test]
 fn a_trap_at_any_step_before_the_answer_ends_its_actor_and_leaves_one_output() {
-    trapped(&["received.before", "started.inside", "started.after", "runner.before", "runner.inside"]);
+    trapped(&["received.before", "received.inside", "received.after", "started.before"]);
+    trapped(&["started.inside", "started.after", "runner.before", "runner.inside"]);
 }
 
 #[test]
@@ -550,6 +559,36 @@ fn trapped(points: &[&str]) {
     }
     assert!(stage.requests() <= stage.events()["stream.thought.run.started"]);
     assert!(!stage.events().contains_key("stream.thought.run.failed"), "a trap is no failure of a run");
+    stage.is_charged_for_every_request();
+    assert_eq!(service.stop(), 0);
+    stage.verify();
+}
+
+#[test]
+fn a_trap_in_the_broker_ends_it_and_leaves_one_output_of_each_note() {
+    let terms = Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() };
+    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+    let service = stage.world.serve(&[]);
+    let mut notes = 0;
+    for point in ["before", "inside", "after"] {
+        for action in ["fail", "kill-actor", "panic"] {
+            notes += 1;
+            let point = format!("broker.ask.{point}");
+            let actor = "thoughtstream/brokers/local";
+            stage.world.thought(&["rehearsal", "arm", &point, action, "--actor", actor]).expect(0);
+            stage.world.append(&format!("note-{notes}"), "text").expect(0);
+            stage.world.until(&["status", "--json"], |status| {
+                if status.stdout.contains("\"quarantined\"") {
+                    stage.world.thought(&["consumer", "resume", "observer"]);
+                }
+                stage.events().get("stream.thought.derived.message.observation") == Some(&notes)
+            });
+        }
+    }
+    let started = stage.events()["stream.thought.run.started"];
+    assert!(started > notes, "the traps sprang: {started} attempts of {notes} notes");
+    assert!(stage.requests() <= started && stage.requests() >= notes);
+    stage.is_charged_for_every_request();
     assert_eq!(service.stop(), 0);
     stage.verify();
 }

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 use thoughtstream_channels::rehearsal::{
-    Answer as Reply, Cut, CutAt, CutHow, Manner, Outcome, Rehearsal, Rule, Script, TelegramAnswer,
-    TelegramRule, TelegramWhen,
+    Answer as Reply, Cut, CutAt, CutHow, Image, ImageKind, Item, Manner, Message, Outcome, Rehearsal, Rule,
+    Script, Scripted, TelegramAnswer, TelegramRule, TelegramWhen,
 };
+use thoughtstream_domain::content::Content;
 use tokio::runtime::Runtime;
 
 use crate::cli_world::World;
@@ -20,6 +21,11 @@ struct Chat {
 
 impl Chat {
     fn new(script: Script) -> Self {
+        Self::showing(script, "")
+    }
+
+    /// Makes a world whose provider's profile says this as well.
+    fn showing(script: Script, more: &str) -> Self {
         let runtime = Runtime::new().unwrap();
         let rehearsal = runtime.block_on(Rehearsal::start(script)).unwrap();
         let world = World::with_config();
@@ -27,7 +33,7 @@ impl Chat {
         world.thought(&["rehearsal", "create"]).expect(0);
         let config = format!(
             "sources: []\nproviders:\n  - {{ name: local, endpoint: {}, models: [smollm2-135m-instruct], \
-             toolModels: [smollm2-135m-instruct] }}\n\
+             toolModels: [smollm2-135m-instruct], enforces: [json-object, json-schema]{more} }}\n\
              telegram:\n  - bot: garden\n    api: {}\n    credential: telegram-garden\n    chats: [\"7\", \"9\"]\n    \
              senders: [\"7\"]\n    directReplies: talk\n",
             rehearsal.provider_url, rehearsal.telegram_url,
@@ -121,6 +127,10 @@ fn three_quick_messages_are_answered_in_order_and_each_sees_what_was_delivered_b
 
     chat.rehearsal.release("gate");
     chat.delivered("delivered", 4);
+    // Whatever a provider enforces: a reply is text, and no form is asked for.
+    for request in chat.rehearsal.provider_requests() {
+        assert!(request.json().get("response_format").is_none(), "{}", request.json());
+    }
     assert_eq!(running.stop(), 0);
     assert_eq!(
         chat.seen(),
@@ -217,7 +227,7 @@ fn help_is_answered_under_its_version_and_nobody_is_asked() {
     // It is an output like any other: completed, delivered once, and part of the history.
     assert_eq!(of_type("stream.thought.derived.message.observation").1, 0);
     assert_eq!(of_type("stream.thought.run.completed").1, 0);
-    // What is not exactly the command is a text, and so is the command below a photo.
+    // What is not exactly the command is a text.
     let mut asked = 0;
     for text in ["/help@another_bot", "/help me"] {
         chat.rehearsal.say(7, 7, text);
@@ -228,4 +238,29 @@ fn help_is_answered_under_its_version_and_nobody_is_asked() {
     assert!(chat.seen()[0].iter().any(|turn| turn == "/help"), "{:?}", chat.seen());
     assert_eq!(running.stop(), 0);
     chat.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_photo_is_shown_to_a_model_that_sees_and_named_to_one_that_does_not() {
+    for sees in [true, false] {
+        let more = if sees { ", imageModels: [smollm2-135m-instruct]" } else { "" };
+        let chat = Chat::showing(script(), more);
+        let running = chat.world.serve(&[]);
+        let bytes = Content::new(b"\xff\xd8\xff\xe0 a picture \xff\xd9".to_vec());
+        let image = Image { bytes, width: 9, height: 6, claims: None, kind: ImageKind::Photo };
+        // Below a photo the command is no command: it is about what is to be seen.
+        let message = Message { image: Some(image), ..Message::text(7, 7, "/help") };
+        chat.rehearsal.happen(&Scripted::new(Item::Message(message)));
+        chat.delivered("delivered", 1);
+        let requests = chat.rehearsal.provider_requests();
+        assert_eq!(requests.len(), 1);
+        let messages = requests[0].json()["messages"].as_array().unwrap().clone();
+        let (system, current) = (messages[0]["content"].to_string(), &messages.last().unwrap()["content"]);
+        let shown = current.to_string().contains("data:image/jpeg;base64,");
+        assert_eq!((shown, system.contains("comes with 1 image.")), (sees, sees), "{messages:?}");
+        assert_eq!(system.contains("You see no picture"), !sees, "{system}");
+        assert!(current.to_string().contains("/help"));
+        assert_eq!(running.stop(), 0);
+        chat.world.thought(&["verify"]).expect(0);
+    }
 }

@@ -98,6 +98,9 @@ async fn answers_arrive_once_in_order_as_they_are_and_with_a_receipt() {
         let delivered: DeliveryDelivered = receipt.payload_as().unwrap();
         assert_eq!(delivered.binding.root, message.id);
         assert_eq!(delivered.binding.sender, Some(SenderId::new(ADA)));
+        let output = service.handle().reader().event(&delivered.binding.output).unwrap().unwrap();
+        let said: MessageObservation = output.payload_as().unwrap();
+        assert_eq!((delivered.binding.chat, delivered.binding.run), (ChatId::new(ADA), said.stamp.run));
         assert!(delivered.message.is_some() && receipt.root == message.id);
     }
     bench.stop(service).await;

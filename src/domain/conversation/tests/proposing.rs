@@ -68,6 +68,14 @@ impl Library for Folder {
     }
 }
 
+/// Resolves documents of one folder, in this order.
+pub(super) fn folder(paths: &[&str]) -> Subscribed {
+    let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+    let source = SourceId::parse(MEMORY_SOURCE).unwrap();
+    let subscription = Subscription::new(source, paths, true).unwrap();
+    resolve(&mut Folder(b"---\nid: m\n---\n"), &[subscription], 1_000).unwrap()
+}
+
 fn documents(source: &str, path: &str, required: bool, chars_max: usize) -> Subscribed {
     let source = SourceId::parse(source).unwrap();
     let subscription = Subscription::new(source, vec![path.to_owned()], required).unwrap();

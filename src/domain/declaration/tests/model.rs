@@ -231,3 +231,14 @@ fn profiles_and_models_are_those_of_the_configuration() {
     let off = OBSERVER.replace("enabled: true", "enabled: false").replace("local", "nowhere");
     assert!(load_all(&[("a.yaml".to_owned(), off.into_bytes())], &prompts, &catalog).is_ok());
 }
+
+#[test]
+fn thinking_is_off_unless_declared_and_is_part_of_what_a_version_is() {
+    use crate::provider::ThinkingLevel;
+    let without = OBSERVER.replace("  thinkingLevel: medium\n", "");
+    let off = OBSERVER.replace("thinkingLevel: medium", "thinkingLevel: \"off\"");
+    assert_eq!(model(&without).thinking, ThinkingLevel::Off);
+    let fingerprint = |text: &str| one(text).fingerprint();
+    assert_eq!(fingerprint(&without), fingerprint(&off));
+    assert_ne!(fingerprint(&without), fingerprint(OBSERVER));
+}
