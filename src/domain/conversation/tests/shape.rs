@@ -75,7 +75,8 @@ fn the_system_message_is_in_order_and_names_no_identity_of_the_run() {
 #[test]
 fn documents_stand_behind_the_prompt_and_the_authority_in_their_order() {
     let chat = Chat::of(1);
-    let (capabilities, documents) = (capabilities(), super::proposing::folder(&["b.md", "a.md"]));
+    let (capabilities, documents) =
+        (capabilities(), super::proposing::folder(&["other.md", "notes/memory.md"]));
     let trusted = Trusted {
         prompt: "Talk like a person.",
         capabilities: &capabilities,
@@ -86,7 +87,8 @@ fn documents_stand_behind_the_prompt_and_the_authority_in_their_order() {
     };
     let composed = conversation(&chat.current("?"), chat.clone(), &policy(8, 4_000), &trusted).unwrap();
     let system = text(&composed.messages()[0]);
-    let blocks = ["Talk like a person.", "Authority of this run.", "Document b.md:", "Document a.md:"];
+    let blocks =
+        ["Talk like a person.", "Authority of this run.", "Document other.md:", "Document notes/memory.md:"];
     let places: Vec<_> = blocks.iter().map(|block| system.find(block).unwrap()).collect();
     assert!(places.is_sorted(), "{places:?}\n{system}");
     assert!(!composed.messages()[1..].iter().any(|message| text(message).contains("Document ")));
