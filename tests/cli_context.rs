@@ -40,7 +40,7 @@ fn packet(event: &Event) -> Packet {
         max_chars: 4_000,
     };
     let observed = [Observed { event: event.clone(), document: None }];
-    let composed = observation(&observed, &told).unwrap();
+    let composed = observation(&observed, &[], &told).unwrap();
     let subject = Subject {
         consumer: frame.consumer,
         fingerprint: frame.fingerprint,

@@ -1,6 +1,7 @@
 //! Model runs through the real program: one request each, from a sealed context, under a budget, whatever fails.
 
 mod charges;
+mod kills;
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) stream: bool,
     pub(crate) enforces: bool,
     pub(crate) timeout: Option<&'a str>,
+    pub(crate) beside: &'a str,
 }
 
 impl Stage {
@@ -55,13 +57,14 @@ impl Stage {
         let observer = format!(
             "id: observer\nversion: 1\nenabled: true\ndescription: Observes notes.\n\
              subscribe:\n  types: [stream.thought.source.note]\n  sources: [notes:test]\n  replay: beginning\n\
-             context: {{ maxEvents: 1, maxChars: 24000 }}\n\
+             context: {{ maxEvents: 2, maxChars: 24000{beside} }}\n\
              runner: {{ kind: pi, provider: local, model: small, timeout: {timeout}, stream: {stream} }}\n\
              prompt: prompts/observer.md\n\
              emit: [stream.thought.derived.message.observation]\n\
              accounting:\n  reserve: {{ inputTokens: 1000, outputTokens: 100 }}\n  lease: 5m\n  limits: {limits}\n  \
              onExhaustion: {exhausted}\n{more}",
             stream = terms.stream,
+            beside = terms.beside,
             timeout = terms.timeout.unwrap_or("30s"),
             limits = terms.limits.unwrap_or("[{ window: day, calls: 1000 }]"),
             exhausted = terms.exhausted.unwrap_or("defer"),
@@ -209,6 +212,35 @@ fn what_breaks_its_contract_is_refused_classified_and_kept_nowhere() {
             .is_ok_and(|bytes| bytes.windows(UNHEARD.len()).any(|window| window == UNHEARD.as_bytes()));
         assert!(!found, "{} keeps what was refused", path.display());
     }
+}
+
+#[test]
+fn an_observer_that_asks_for_it_is_shown_what_came_before() {
+    let terms = Terms { beside: ", neighbors: 1", ..Terms::default() };
+    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+    let service = stage.world.serve(&[]);
+    for (key, text) in [("one", "first of all"), ("two", "and then"), ("three", "at last")] {
+        stage.world.append(key, text).expect(0);
+    }
+    let runs = stage.until(&["completed", "completed", "completed"]);
+    let shown: Vec<Value> = stage
+        .rehearsal
+        .provider_requests()
+        .iter()
+        .map(|request| {
+            let content = request.json()["messages"][1]["content"].as_str().unwrap().to_owned();
+            serde_json::from_str(&content).unwrap()
+        })
+        .collect();
+    assert!(shown[0].get("neighbors").is_none(), "{}", shown[0]);
+    assert_eq!(shown[2]["events"][0]["payload"]["text"], "at last");
+    let neighbors = shown[2]["neighbors"].as_array().unwrap();
+    assert_eq!((neighbors.len(), &neighbors[0]["payload"]["text"]), (1, &"and then".into()));
+    let context = ["context", "show", runs[2]["run"].as_str().unwrap(), "--json"];
+    let included = stage.world.thought(&context).expect(0).json()["manifest"]["included"].to_string();
+    assert!(included.contains("neighbor") && included.contains(neighbors[0]["id"].as_str().unwrap()));
+    assert_eq!(service.stop(), 0);
+    stage.verify();
 }
 
 const REPAIR: &str = "id: repair\nversion: 1\nenabled: true\ndescription: Repairs.\n\
@@ -471,124 +503,6 @@ fn an_answer_that_does_not_come_in_time_is_lost_and_what_follows_is_declared() {
     let inbox = stage.world.thought(&["inbox", "--json"]).expect(0);
     assert!(inbox.stdout.contains("deadline-passed"), "{}", inbox.stdout);
     stage.rehearsal.release("gate");
-    assert_eq!(service.stop(), 0);
-    stage.verify();
-}
-
-/// Kills the process, or one of its actors, while the provider holds the answer back.
-fn in_flight(kill: impl Fn(&Stage), restart: bool) {
-    let hold = Manner { hold: Some("gate".to_owned()), ..Manner::default() };
-    let stage = Stage::new(
-        Script::answering(json(GOOD)).with_rule(Rule {
-            when: thoughtstream_channels::rehearsal::When { nth: Some(1), ..Default::default() },
-            ..Rule::new("held", json(GOOD).in_manner(hold))
-        }),
-        &Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() },
-    );
-    let service = stage.world.serve(&[]);
-    stage.world.append("one", "text").expect(0);
-    stage.runtime.block_on(stage.rehearsal.until_held("gate", 1));
-    let service = if restart {
-        service.kill();
-        stage.world.serve(&[])
-    } else {
-        kill(&stage);
-        service
-    };
-    stage.rehearsal.release("gate");
-    stage.world.until(&["run", "list", "--consumer", "observer", "--json"], |answer| {
-        answer.lines().iter().any(|run| run["state"] == "completed")
-    });
-    let runs = stage.runs();
-    let started = stage.events()["stream.thought.run.started"];
-    assert!(stage.requests() <= started, "{} requests in {started} attempts", stage.requests());
-    assert_eq!(stage.events()["stream.thought.derived.message.observation"], 1, "{runs:?}");
-    stage.is_charged_for_every_request();
-    assert_eq!(service.stop(), 0);
-    stage.verify();
-}
-
-#[test]
-fn a_process_killed_in_flight_asks_again_only_as_another_attempt() {
-    in_flight(|_| {}, true);
-}
-
-#[test]
-fn whoever_is_killed_in_flight_leaves_one_request_an_attempt() {
-    for actor in ["brokers/local", "cells", "consumers/observer", "log"] {
-        in_flight(
-            |stage| {
-                stage.world.thought(&["rehearsal", "kill", actor]).expect(0);
-            },
-            false,
-        );
-    }
-}
-
-#[test]
-fn a_trap_at_any_step_before_the_answer_ends_its_actor_and_leaves_one_output() {
-    trapped(&["received.before", "received.inside", "received.after", "started.before"]);
-    trapped(&["started.inside", "started.after", "runner.before", "runner.inside"]);
-}
-
-#[test]
-fn a_trap_at_any_step_behind_the_answer_ends_its_actor_and_leaves_one_output() {
-    trapped(&["runner.after", "settle.before", "settle.inside", "settle.after"]);
-}
-
-fn trapped(points: &[&str]) {
-    let terms = Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() };
-    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
-    let service = stage.world.serve(&[]);
-    let mut notes = 0;
-    for point in points {
-        for action in ["fail", "kill-actor", "panic"] {
-            notes += 1;
-            let point = format!("attempt.{point}");
-            let actor = "thoughtstream/consumers/observer";
-            stage.world.thought(&["rehearsal", "arm", &point, action, "--actor", actor]).expect(0);
-            stage.world.append(&format!("note-{notes}"), "text").expect(0);
-            stage.world.until(&["status", "--json"], |status| {
-                // Repeated ends lead to a quarantine, as they are meant to; a person lets it go on.
-                if status.stdout.contains("\"quarantined\"") {
-                    stage.world.thought(&["consumer", "resume", "observer"]);
-                }
-                stage.events().get("stream.thought.derived.message.observation") == Some(&notes)
-            });
-        }
-    }
-    assert!(stage.requests() <= stage.events()["stream.thought.run.started"]);
-    assert!(!stage.events().contains_key("stream.thought.run.failed"), "a trap is no failure of a run");
-    stage.is_charged_for_every_request();
-    assert_eq!(service.stop(), 0);
-    stage.verify();
-}
-
-#[test]
-fn a_trap_in_the_broker_ends_it_and_leaves_one_output_of_each_note() {
-    let terms = Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() };
-    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
-    let service = stage.world.serve(&[]);
-    let mut notes = 0;
-    for point in ["before", "inside", "after"] {
-        for action in ["fail", "kill-actor", "panic"] {
-            notes += 1;
-            let point = format!("broker.ask.{point}");
-            let actor = "thoughtstream/brokers/local";
-            stage.world.thought(&["rehearsal", "arm", &point, action, "--actor", actor]).expect(0);
-            stage.world.append(&format!("note-{notes}"), "text").expect(0);
-            stage.world.until(&["status", "--json"], |status| {
-                if status.stdout.contains("\"quarantined\"") {
-                    stage.world.thought(&["consumer", "resume", "observer"]);
-                }
-                stage.events().get("stream.thought.derived.message.observation") == Some(&notes)
-            });
-        }
-    }
-    let started = stage.events()["stream.thought.run.started"];
-    assert!(started > notes, "the traps sprang: {started} attempts of {notes} notes");
-    assert!(stage.requests() <= started && stage.requests() >= notes);
-    stage.is_charged_for_every_request();
     assert_eq!(service.stop(), 0);
     stage.verify();
 }

@@ -28,6 +28,9 @@ use super::super::resume::triggers;
 use super::{ModelWork, NO_BROKER, Prepared};
 use crate::runner::RunFailure;
 
+/// How many events before its triggers are looked at for those that an observer asks for.
+const NEIGHBORHOOD: u64 = 256;
+
 /// Says why nothing was composed.
 enum Stopped {
     /// The run is closed over it.
@@ -99,10 +102,13 @@ impl Attempt {
         let capabilities =
             Capabilities { privacy: execution.privacy, tools: Vec::new(), external_actions: false };
         let (composed, images) = match &work.runner.strategy {
-            ContextStrategy::TriggerEvents if work.runner.role == AgentRole::Repair => {
+            ContextStrategy::TriggerEvents { .. } if work.runner.role == AgentRole::Repair => {
                 (self.again(work, &events, &capabilities)?, Vec::new())
             }
-            ContextStrategy::TriggerEvents => (self.observe(work, &events, &capabilities)?, Vec::new()),
+            ContextStrategy::TriggerEvents { neighbors } => {
+                let neighbors = self.neighbors(&events, *neighbors)?;
+                (self.observe(work, &events, &neighbors, &capabilities)?, Vec::new())
+            }
             ContextStrategy::Conversation(recipe) => {
                 self.converse_about(work, recipe, &events, &capabilities, profile)?
             }
@@ -132,6 +138,7 @@ impl Attempt {
         &self,
         work: &ModelWork,
         events: &[Event],
+        neighbors: &[Event],
         capabilities: &Capabilities,
     ) -> Result<Composed, Stopped> {
         let mut observed = Vec::new();
@@ -142,8 +149,23 @@ impl Attempt {
             })?);
         }
         let answer = work.answer();
-        observation(&observed, &work.told(capabilities, &answer))
+        observation(&observed, neighbors, &work.told(capabilities, &answer))
             .map_err(|error| Stopped::of_input(error.code()))
+    }
+
+    /// Finds the events that would have triggered this consumer just before these did, the newest first.
+    fn neighbors(&self, events: &[Event], count: u32) -> Result<Vec<Event>, Stopped> {
+        let (Some(first), count) = (events.first(), usize_of(count)) else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        let from = first.sequence.saturating_sub(NEIGHBORHOOD).max(1);
+        for sequence in (from..first.sequence).rev() {
+            if found.len() == count {
+                break;
+            }
+            let event = self.reader.event_in(&first.source, sequence)?;
+            found.extend(event.filter(|event| self.spec.subscription().matches(event)));
+        }
+        Ok(found)
     }
 
     /// Composes what a repair run sees: the context of the failed run, and the verdict.

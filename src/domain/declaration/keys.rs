@@ -199,7 +199,7 @@ static SUBSCRIBE: [Key; 9] = [
     ),
 ];
 
-static CONTEXT: [Key; 7] = [
+static CONTEXT: [Key; 8] = [
     Key::required(
         "maxEvents",
         "the most events of a context packet",
@@ -211,6 +211,11 @@ static CONTEXT: [Key; 7] = [
         Shape::Integer { min: 1, max: CONTEXT_CHARS_MAX },
     ),
     Key::optional("strategy", "how the packet is composed", Shape::Choice(&STRATEGIES)),
+    Key::optional(
+        "neighbors",
+        "how many of the matching events before the triggers an observer is shown as well",
+        Shape::Integer { min: 1, max: CONTEXT_EVENTS_MAX },
+    ),
     Key::refused("atprotoObject", codes::NOT_BUILT_ATPROTO, "ATProto expansion is not built yet"),
     Key::optional("documents", "trusted documents that come before a conversation", model::DOCUMENTS_SHAPE),
     Key::optional(

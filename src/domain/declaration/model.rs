@@ -50,7 +50,10 @@ pub struct ModelRunner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Strategy {
     /// Of the events that triggered the run, and the document versions that they name.
-    TriggerEvents,
+    TriggerEvents {
+        /// How many of the matching events before them are shown as well.
+        neighbors: u32,
+    },
     /// Of one chat's history up to the message that triggered the run.
     Conversation(Conversation),
 }
@@ -91,7 +94,7 @@ impl Strategy {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::TriggerEvents => "trigger-events",
+            Self::TriggerEvents { .. } => "trigger-events",
             Self::Conversation(_) => "telegram-conversation",
         }
     }
@@ -99,7 +102,16 @@ impl Strategy {
     /// Adds what it says to the map of the context.
     pub(super) fn describe(&self, context: &mut Map<String, Value>) {
         context.insert("strategy".to_owned(), self.as_str().into());
-        let Self::Conversation(conversation) = self else { return };
+        let conversation = match self {
+            Self::TriggerEvents { neighbors } => {
+                // Absent where none is asked for, so that a version from before there were any is what it was.
+                if *neighbors > 0 {
+                    context.insert("neighbors".to_owned(), (*neighbors).into());
+                }
+                return;
+            }
+            Self::Conversation(conversation) => conversation,
+        };
         context.insert("historyAgentIds".to_owned(), json!(conversation.history_agents));
         if let Some(max) = conversation.assistant_history_max {
             context.insert("assistantHistoryMaxTurns".to_owned(), max.into());

@@ -25,6 +25,8 @@ pub enum Part {
     Exchange,
     /// A trigger of an observer.
     Event,
+    /// An event beside the triggers, which the declaration asks for.
+    Neighbor,
     /// The content of a document.
     Document,
     /// An image of the current message.
@@ -69,8 +71,8 @@ pub enum Rule {
     DocumentCeiling,
     /// It is not text.
     NotText,
-    /// It was removed at its source.
-    Removed,
+    /// Its payload was erased.
+    Redacted,
     /// The model takes no images.
     ModelTakesNoImages,
     /// The completed run that names it does not show that it made it.

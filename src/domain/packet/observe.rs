@@ -2,7 +2,8 @@
 //!
 //! Events are shown whole and in order. The content of a document is shown whole or not at all: where the bound of
 //! characters has no room for one, its place says so to the model and to the manifest. If there is no room for the
-//! events themselves, or for none of the contents, there is nothing to observe, and the run is refused.
+//! events themselves, or for none of the contents, there is nothing to observe, and the run is refused. The events before the
+//! triggers that a declaration asks for come last: as many of the newest of them as there is room for.
 
 use serde_json::{Map, Value, json};
 
@@ -81,27 +82,38 @@ impl ObserveError {
     }
 }
 
-/// Composes the request of an observer.
+/// Composes the request of an observer; `neighbors` are what it asks for before its triggers, the newest first.
 ///
 /// # Errors
 /// [`ObserveError`] if the triggers cannot be shown whole, or nothing that they are about can.
-pub fn observation(observed: &[Observed], told: &Instructions<'_>) -> Result<Composed, ObserveError> {
+pub fn observation(
+    observed: &[Observed],
+    neighbors: &[Event],
+    told: &Instructions<'_>,
+) -> Result<Composed, ObserveError> {
     if observed.len() > told.max_events {
         return Err(ObserveError::TooMany { events: observed.len(), events_max: told.max_events });
     }
     let mut manifest = Manifest::under(told.max_events, told.max_chars);
     let system = [told.prompt.trim(), &told.capabilities.in_words(), told.answer.trim()];
     let system = system.into_iter().filter(|block| !block.is_empty()).collect::<Vec<_>>().join("\n\n");
-    let mut entries = observed.iter().map(bare).collect::<Result<Vec<_>, _>>()?;
-    let taken = characters(&system) + characters(&write(&entries)?);
+    let mut entries =
+        observed.iter().map(|one| bare(&one.event, one.document.is_some())).collect::<Result<Vec<_>, _>>()?;
+    let taken = characters(&system) + characters(&write(&entries, &[])?);
     let room = told.max_chars.checked_sub(taken).ok_or_else(|| too_large(taken, told.max_chars))?;
     let documents = fill(observed, &mut entries, room, &mut manifest, told.max_chars)?;
-    let shown = write(&entries)?;
+    let taken = characters(&system) + characters(&write(&entries, &[])?);
+    let beside = beside(neighbors, told.max_events - observed.len(), told.max_chars - taken, &mut manifest)?;
+    let shown = write(&entries, &beside)?;
     let mut privacy = Privacy::PublicSource;
     for (observed, entry) in observed.iter().zip(&entries) {
         privacy = privacy.join(observed.event.privacy);
         let content = entry.get(CONTENT).and_then(Value::as_str).map_or(0, escaped);
         manifest.include(Part::Event, observed.event.id, written(entry)? - content);
+    }
+    for neighbor in &neighbors[..neighbors.len().min(told.max_events)] {
+        // Whether it is shown or only named: what is known of it is in the packet.
+        privacy = privacy.join(neighbor.privacy);
     }
     manifest.chars = (characters(&system) + characters(&shown)) as u64;
     let text = |role, text: String| Message { role, parts: vec![Piece::Text { text: Content::new(text) }] };
@@ -119,8 +131,7 @@ fn too_large(chars: usize, chars_max: usize) -> TooLarge {
 }
 
 /// Returns a trigger as data, with the longest remark in the place of its content.
-fn bare(observed: &Observed) -> Result<Map<String, Value>, ObserveError> {
-    let event = &observed.event;
+fn bare(event: &Event, has_document: bool) -> Result<Map<String, Value>, ObserveError> {
     let payload = match &event.payload {
         Payload::Present(_) => event.payload_value().ok_or(ObserveError::Unreadable)?,
         Payload::Redacted => return Err(ObserveError::Unreadable),
@@ -134,7 +145,7 @@ fn bare(observed: &Observed) -> Result<Map<String, Value>, ObserveError> {
         entry.insert("occurredAt".to_owned(), json!(at));
     }
     entry.insert("payload".to_owned(), payload);
-    if observed.document.is_some() {
+    if has_document {
         entry.insert(OMITTED.to_owned(), json!(Rule::CharBound));
     }
     Ok(entry)
@@ -176,6 +187,44 @@ fn fill(
     Ok(documents)
 }
 
+/// The characters of the member that neighbors stand in, without them.
+const BESIDE: usize = r#","neighbors":[]"#.len();
+
+/// Takes as many neighbors as there is room for, the newest first; returns them in the order of the log.
+fn beside(
+    neighbors: &[Event],
+    events_max: usize,
+    mut room: usize,
+    manifest: &mut Manifest,
+) -> Result<Vec<Map<String, Value>>, ObserveError> {
+    let (mut taken, mut closed) = (Vec::new(), None);
+    // A comma stands before each but the first.
+    room = room.saturating_sub(BESIDE) + 1;
+    for event in neighbors {
+        if matches!(event.payload, Payload::Redacted) {
+            manifest.omit(Part::Neighbor, event.id, Rule::Redacted);
+            continue;
+        }
+        let entry = bare(event, false)?;
+        let chars = written(&entry)? + 1;
+        if taken.len() == events_max {
+            closed = closed.or(Some(Rule::EventBound));
+        } else if chars > room {
+            closed = closed.or(Some(Rule::CharBound));
+        }
+        // Whatever is older than one without room is left out as well: a row with a hole is no neighborhood.
+        if let Some(rule) = closed {
+            manifest.omit(Part::Neighbor, event.id, rule);
+            continue;
+        }
+        room -= chars;
+        manifest.include(Part::Neighbor, event.id, chars - 1);
+        taken.push(entry);
+    }
+    taken.reverse();
+    Ok(taken)
+}
+
 /// Returns how many characters a text has as JSON.
 fn escaped(text: &str) -> usize {
     characters(&Value::from(text).to_string())
@@ -185,8 +234,11 @@ fn written(entry: &Map<String, Value>) -> Result<usize, ObserveError> {
     serde_json::to_string(entry).map(|text| characters(&text)).map_err(|_| ObserveError::Unreadable)
 }
 
-fn write(entries: &[Map<String, Value>]) -> Result<String, ObserveError> {
-    let value = json!({ "events": entries });
+fn write(entries: &[Map<String, Value>], beside: &[Map<String, Value>]) -> Result<String, ObserveError> {
+    let mut value = json!({ "events": entries });
+    if !beside.is_empty() {
+        value["neighbors"] = json!(beside);
+    }
     let bytes = canonical::write(&value).map_err(|_| ObserveError::Unreadable)?;
     Ok(String::from_utf8(bytes).unwrap_or_default())
 }

@@ -91,7 +91,13 @@ fn account(failed: &Packet, told: &Instructions<'_>) -> Manifest {
     let bounds = Manifest::under(told.max_events, told.max_chars);
     let (included, unseen) = before.included.into_iter().partition(|one| match one.part {
         Part::Image | Part::Tool | Part::ToolCall => false,
-        Part::Current | Part::User | Part::Assistant | Part::Exchange | Part::Event | Part::Document => true,
+        Part::Current
+        | Part::User
+        | Part::Assistant
+        | Part::Exchange
+        | Part::Event
+        | Part::Neighbor
+        | Part::Document => true,
     });
     let mut manifest =
         Manifest { max_events: bounds.max_events, max_chars: bounds.max_chars, included, ..before };

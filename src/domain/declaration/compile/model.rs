@@ -47,6 +47,7 @@ impl Compiler<'_> {
             self.refuse(strategy.span, MISPLACED, NOT_A_MODEL, "remove it, or choose `runner.kind: pi`");
         }
         self.no_conversation_keys(root);
+        self.no_neighbors(root);
         self.no_proposals(root);
     }
 
@@ -232,16 +233,43 @@ impl Compiler<'_> {
                     let hint = "write `strict-json`, or choose `context.strategy: telegram-conversation`";
                     self.refuse(place, codes::CONVERSATION, "only a conversation is answered in text", hint);
                 }
-                Some(Strategy::TriggerEvents)
+                Some(Strategy::TriggerEvents { neighbors: self.neighbors(root)? })
             }
             "telegram-conversation" => {
                 let place = written.map_or(root.span, |node| node.span);
                 if let Some(subscription) = subscription {
                     self.one_bot(place, subscription);
                 }
+                self.no_neighbors(root);
                 Some(Strategy::Conversation(self.conversation(context?)?))
             }
             _ => None,
+        }
+    }
+
+    /// Reads how many events before the triggers are asked for; together they fit the context.
+    fn neighbors(&mut self, root: &Node) -> Option<u32> {
+        let context = root.get("context");
+        let Some(written) = context.and_then(|context| context.get("neighbors")) else { return Some(0) };
+        let neighbors = integer_or(Some(written), 0)?;
+        let max_events = integer_or(context?.get("maxEvents"), 0)?;
+        let batch = root.get("subscribe").and_then(|subscribe| subscribe.get("batch"));
+        let batch = integer_or(batch.and_then(|batch| batch.get("max")), 1)?;
+        if neighbors.saturating_add(batch) > max_events {
+            let message =
+                format!("{neighbors} events beside {batch} do not fit a context of {max_events} events");
+            let hint = "lower it, or raise `context.maxEvents`";
+            self.refuse(written.span, codes::BATCH_OVER_CONTEXT, message, hint);
+        }
+        Some(neighbors)
+    }
+
+    /// Neighbors are shown to an observer alone: a conversation has its history, and a transform reads no packet.
+    fn no_neighbors(&mut self, root: &Node) {
+        let entries = root.get("context").into_iter().flat_map(Node::entries);
+        for entry in entries.filter(|entry| entry.key == "neighbors") {
+            let message = "neighboring events are shown to an observer of events alone";
+            self.refuse(entry.key_span, MISPLACED, message, "remove it");
         }
     }
 
@@ -319,8 +347,10 @@ impl Compiler<'_> {
             }
         }
         let place = root.get("role").map_or(root.span, |role| role.span);
-        if mode != Some(OutputMode::StrictJson) || !matches!(strategy, Some(Strategy::TriggerEvents)) {
-            let hint = "remove `outputMode` and `context.strategy`";
+        if mode != Some(OutputMode::StrictJson)
+            || !matches!(strategy, Some(Strategy::TriggerEvents { neighbors: 0 }))
+        {
+            let hint = "remove `outputMode`, `context.strategy` and `context.neighbors`";
             self.refuse(place, codes::REPAIR, "a repair is strict JSON of the request alone", hint);
         }
         if let Some(attempts) = root.get("retry").and_then(|retry| retry.get("attempts"))

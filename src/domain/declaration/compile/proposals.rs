@@ -71,7 +71,7 @@ impl Compiler<'_> {
             Some(Strategy::Conversation(conversation)) => {
                 self.documents_are_exact(root, conversation, &kinds)
             }
-            Some(Strategy::TriggerEvents) => self.no_proposal(
+            Some(Strategy::TriggerEvents { .. }) => self.no_proposal(
                 place("context"),
                 "only a conversation may propose something",
                 "write `context.strategy: telegram-conversation`, or remove `policy.proposals`",

@@ -100,7 +100,10 @@ fn an_observer_is_compiled_with_its_defaults() {
     let model = model(OBSERVER);
     assert_eq!((model.provider.as_str(), model.model.as_str()), ("local", "small"));
     assert_eq!(model.thinking, crate::provider::ThinkingLevel::Medium);
-    assert_eq!((model.mode, &model.strategy), (Mode::StrictJson, &ContextStrategy::TriggerEvents));
+    assert_eq!(
+        (model.mode, &model.strategy),
+        (Mode::StrictJson, &ContextStrategy::TriggerEvents { neighbors: 0 })
+    );
     assert_eq!((model.timeout_ms, model.max_output_tokens, model.stream), (60_000, 200, false));
     assert_eq!((model.accounting.reserve.calls, model.accounting.limits.len()), (1, 2));
     assert_eq!(model.accounting.on_exhaustion, crate::accounting::OnExhaustion::Defer);
@@ -241,4 +244,23 @@ fn thinking_is_off_unless_declared_and_is_part_of_what_a_version_is() {
     let fingerprint = |text: &str| one(text).fingerprint();
     assert_eq!(fingerprint(&without), fingerprint(&off));
     assert_ne!(fingerprint(&without), fingerprint(OBSERVER));
+}
+
+#[test]
+fn neighbors_are_asked_for_by_observers_and_fit_the_context() {
+    let wide = |neighbors: &str| {
+        let context = format!("context: {{ maxEvents: 3, maxChars: 24000, neighbors: {neighbors} }}");
+        OBSERVER.replace("context: { maxEvents: 1, maxChars: 24000 }", &context)
+    };
+    assert_eq!(model(&wide("2")).strategy, ContextStrategy::TriggerEvents { neighbors: 2 });
+    assert_ne!(one(&wide("2")).fingerprint(), one(&wide("1")).fingerprint());
+    let codes = |text: &str| codes_of(&load(&[("a.yaml", text)]).err().unwrap_or_default());
+    assert_eq!(codes(&wide("3")), ["declaration.batch-over-context"]);
+    assert_eq!(codes(&wide("0")), ["shape.out-of-bounds"]);
+    let asked = |text: &str, from: &str| text.replace(from, &format!("{from}, neighbors: 1"));
+    assert_eq!(
+        codes(&CONVERSATION.replace("  maxEvents: 40\n", "  maxEvents: 40\n  neighbors: 1\n")),
+        ["declaration.misplaced-key"]
+    );
+    assert!(codes(&asked(REPAIR, "maxChars: 24000")).contains(&"declaration.repair"));
 }

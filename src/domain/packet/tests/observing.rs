@@ -54,11 +54,20 @@ fn observed(n: u64, text: &[u8]) -> Observed {
 }
 
 fn observe(observed: &[Observed], max_events: usize, max_chars: usize) -> Result<Composed, ObserveError> {
+    beside(observed, &[], max_events, max_chars)
+}
+
+fn beside(
+    observed: &[Observed],
+    neighbors: &[Event],
+    max_events: usize,
+    max_chars: usize,
+) -> Result<Composed, ObserveError> {
     let capabilities =
         Capabilities { privacy: Privacy::PublicSource, tools: Vec::new(), external_actions: false };
     let told =
         Instructions { prompt: "Look.", capabilities: &capabilities, answer: "JSON.", max_events, max_chars };
-    observation(observed, &told)
+    observation(observed, neighbors, &told)
 }
 
 fn texts(composed: &Composed) -> Vec<String> {
@@ -144,4 +153,38 @@ proptest::proptest! {
         let included = composed.manifest().included.iter().filter(|included| included.part == Part::Document);
         proptest::prop_assert_eq!(included.count() + composed.manifest().omitted.len(), all.len());
     }
+}
+
+#[test]
+fn neighbors_stand_beside_the_triggers_as_far_as_there_is_room_and_the_rest_is_named() {
+    let before: Vec<Event> = (1..=3).rev().map(|n| observed(n, b"x").event).collect();
+    let trigger = [observed(4, b"now")];
+    let composed = beside(&trigger, &before, 8, 24_000).unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&texts(&composed)[1]).unwrap();
+    let sequences = |member: &str| -> Vec<u64> {
+        shown[member].as_array().unwrap().iter().map(|event| event["sequence"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((sequences("events"), sequences("neighbors")), (vec![4], vec![1, 2, 3]));
+    assert!(shown["neighbors"][0].get("content").is_none() && shown["events"][0]["content"] == "now");
+    assert!(composed.manifest().is_untouched());
+    let all: usize = texts(&composed).iter().map(|text| characters(text)).sum();
+    assert_eq!(composed.manifest().chars, all as u64);
+    // One character less, and the oldest is named instead; the same by the number of events.
+    let named = |composed: &Composed| -> Vec<_> {
+        let omitted = composed.manifest().omitted.iter();
+        omitted.map(|omitted| (omitted.part, omitted.id.clone(), omitted.rule)).collect()
+    };
+    let oldest = before[2].id.to_string();
+    let fits = beside(&trigger, &before, 8, all).unwrap();
+    assert_eq!(named(&fits), []);
+    let tight = beside(&trigger, &before, 8, all - 1).unwrap();
+    assert_eq!(named(&tight), [(Part::Neighbor, oldest.clone(), Rule::CharBound)]);
+    let few = beside(&trigger, &before, 3, 24_000).unwrap();
+    assert_eq!(named(&few), [(Part::Neighbor, oldest, Rule::EventBound)]);
+    // What was erased is named, and what is more sensitive than the triggers makes the whole so.
+    let mut erased = before.clone();
+    (erased[0].payload, erased[1].privacy) = (Payload::Redacted, Privacy::Sensitive);
+    let composed = beside(&trigger, &erased, 8, 24_000).unwrap();
+    assert_eq!(named(&composed), [(Part::Neighbor, erased[0].id.to_string(), Rule::Redacted)]);
+    assert_eq!(composed.privacy(), Privacy::Sensitive);
 }

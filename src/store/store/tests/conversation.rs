@@ -373,7 +373,7 @@ fn sealed(note: &Event) -> Packet {
         max_events: 1,
         max_chars: 2_000,
     };
-    let composed = observation(&[Observed { event: note.clone(), document: None }], &told).unwrap();
+    let composed = observation(&[Observed { event: note.clone(), document: None }], &[], &told).unwrap();
     let contract = Contract::observation();
     let subject = Subject {
         consumer: ConsumerKey::parse("talk@1").unwrap(),

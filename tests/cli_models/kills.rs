@@ -1,0 +1,121 @@
+//! A request that is under way, and whoever ends in the middle of it.
+
+use super::*;
+
+/// Kills the process, or one of its actors, while the provider holds the answer back.
+fn in_flight(kill: impl Fn(&Stage), restart: bool) {
+    let hold = Manner { hold: Some("gate".to_owned()), ..Manner::default() };
+    let stage = Stage::new(
+        Script::answering(json(GOOD)).with_rule(Rule {
+            when: thoughtstream_channels::rehearsal::When { nth: Some(1), ..Default::default() },
+            ..Rule::new("held", json(GOOD).in_manner(hold))
+        }),
+        &Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() },
+    );
+    let service = stage.world.serve(&[]);
+    stage.world.append("one", "text").expect(0);
+    stage.runtime.block_on(stage.rehearsal.until_held("gate", 1));
+    let service = if restart {
+        service.kill();
+        stage.world.serve(&[])
+    } else {
+        kill(&stage);
+        service
+    };
+    stage.rehearsal.release("gate");
+    stage.world.until(&["run", "list", "--consumer", "observer", "--json"], |answer| {
+        answer.lines().iter().any(|run| run["state"] == "completed")
+    });
+    let runs = stage.runs();
+    let started = stage.events()["stream.thought.run.started"];
+    assert!(stage.requests() <= started, "{} requests in {started} attempts", stage.requests());
+    assert_eq!(stage.events()["stream.thought.derived.message.observation"], 1, "{runs:?}");
+    stage.is_charged_for_every_request();
+    assert_eq!(service.stop(), 0);
+    stage.verify();
+}
+
+#[test]
+fn a_process_killed_in_flight_asks_again_only_as_another_attempt() {
+    in_flight(|_| {}, true);
+}
+
+#[test]
+fn whoever_is_killed_in_flight_leaves_one_request_an_attempt() {
+    for actor in ["brokers/local", "cells", "consumers/observer", "log"] {
+        in_flight(
+            |stage| {
+                stage.world.thought(&["rehearsal", "kill", actor]).expect(0);
+            },
+            false,
+        );
+    }
+}
+
+#[test]
+fn a_trap_at_any_step_before_the_answer_ends_its_actor_and_leaves_one_output() {
+    trapped(&["received.before", "received.inside", "received.after", "started.before"]);
+    trapped(&["started.inside", "started.after", "runner.before", "runner.inside"]);
+}
+
+#[test]
+fn a_trap_at_any_step_behind_the_answer_ends_its_actor_and_leaves_one_output() {
+    trapped(&["runner.after", "settle.before", "settle.inside", "settle.after"]);
+}
+
+fn trapped(points: &[&str]) {
+    let terms = Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() };
+    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+    let service = stage.world.serve(&[]);
+    let mut notes = 0;
+    for point in points {
+        for action in ["fail", "kill-actor", "panic"] {
+            notes += 1;
+            let point = format!("attempt.{point}");
+            let actor = "thoughtstream/consumers/observer";
+            stage.world.thought(&["rehearsal", "arm", &point, action, "--actor", actor]).expect(0);
+            stage.world.append(&format!("note-{notes}"), "text").expect(0);
+            stage.world.until(&["status", "--json"], |status| {
+                // Repeated ends lead to a quarantine, as they are meant to; a person lets it go on.
+                if status.stdout.contains("\"quarantined\"") {
+                    stage.world.thought(&["consumer", "resume", "observer"]);
+                }
+                stage.events().get("stream.thought.derived.message.observation") == Some(&notes)
+            });
+        }
+    }
+    assert!(stage.requests() <= stage.events()["stream.thought.run.started"]);
+    assert!(!stage.events().contains_key("stream.thought.run.failed"), "a trap is no failure of a run");
+    stage.is_charged_for_every_request();
+    assert_eq!(service.stop(), 0);
+    stage.verify();
+}
+
+#[test]
+fn a_trap_in_the_broker_ends_it_and_leaves_one_output_of_each_note() {
+    let terms = Terms { more: "retry: { attempts: 20, first: 20ms, max: 200ms }\n", ..Terms::default() };
+    let stage = Stage::new(Script::answering(json(GOOD)), &terms);
+    let service = stage.world.serve(&[]);
+    let mut notes = 0;
+    for point in ["before", "inside", "after"] {
+        for action in ["fail", "kill-actor", "panic"] {
+            notes += 1;
+            let point = format!("broker.ask.{point}");
+            let actor = "thoughtstream/brokers/local";
+            stage.world.thought(&["rehearsal", "arm", &point, action, "--actor", actor]).expect(0);
+            stage.world.append(&format!("note-{notes}"), "text").expect(0);
+            stage.world.until(&["status", "--json"], |status| {
+                if status.stdout.contains("\"quarantined\"") {
+                    stage.world.thought(&["consumer", "resume", "observer"]);
+                }
+                stage.events().get("stream.thought.derived.message.observation") == Some(&notes)
+            });
+        }
+    }
+    let started = stage.events()["stream.thought.run.started"];
+    assert!(started > notes, "the traps sprang: {started} attempts of {notes} notes");
+    assert!(stage.requests() <= started && stage.requests() >= notes);
+    stage.is_charged_for_every_request();
+    assert_eq!(service.stop(), 0);
+    stage.verify();
+}
