@@ -1,6 +1,5 @@
 //! Model runs through the real program: one request each, from a sealed context, under a budget, whatever fails.
 
-mod charges;
 mod kills;
 
 use std::collections::BTreeMap;

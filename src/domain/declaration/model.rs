@@ -130,7 +130,7 @@ impl ModelRunner {
     pub fn documents(&self) -> &[DocumentSubscription] {
         match &self.strategy {
             Strategy::Conversation(Conversation { documents: Some(recipe), .. }) => &recipe.from,
-            Strategy::Conversation(_) | Strategy::TriggerEvents => &[],
+            Strategy::Conversation(_) | Strategy::TriggerEvents { .. } => &[],
         }
     }
 

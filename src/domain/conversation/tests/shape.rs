@@ -85,7 +85,7 @@ fn documents_stand_behind_the_prompt_and_the_authority_in_their_order() {
         takes_images: false,
         proposals: None,
     };
-    let composed = conversation(&chat.current("?"), chat.clone(), &policy(8, 4_000), &trusted).unwrap();
+    let composed = conversation(&chat.current("?"), chat, &policy(8, 4_000), &trusted).unwrap();
     let system = text(&composed.messages()[0]);
     let blocks =
         ["Talk like a person.", "Authority of this run.", "Document other.md:", "Document notes/memory.md:"];

@@ -182,7 +182,7 @@ fn neighbors_stand_beside_the_triggers_as_far_as_there_is_room_and_the_rest_is_n
     let few = beside(&trigger, &before, 3, 24_000).unwrap();
     assert_eq!(named(&few), [(Part::Neighbor, oldest, Rule::EventBound)]);
     // What was erased is named, and what is more sensitive than the triggers makes the whole so.
-    let mut erased = before.clone();
+    let mut erased = before;
     (erased[0].payload, erased[1].privacy) = (Payload::Redacted, Privacy::Sensitive);
     let composed = beside(&trigger, &erased, 8, 24_000).unwrap();
     assert_eq!(named(&composed), [(Part::Neighbor, erased[0].id.to_string(), Rule::Redacted)]);
