@@ -7,6 +7,7 @@ use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::lane::Lane;
 use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus};
+use thoughtstream_domain::subscription::Replay;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError, SourceHead};
 
 use super::{ATTEMPT_LEFT_OPEN, ConsumerSpec, unreadable};
@@ -68,13 +69,18 @@ fn lane(
     head: u64,
     unsettled: Vec<Execution>,
 ) -> Result<Lane, Fault> {
-    let progress = reader.progress(&spec.key, source).map_err(unreadable)?;
+    let written = reader.progress_row(&spec.key, source).map_err(unreadable)?;
+    let progress = written.unwrap_or(0);
     let claims = reader.claims(&spec.key, source, usize::MAX).map_err(unreadable)?;
     let claimed = claims.last().map_or(progress, |claim| claim.sequence);
     if unsettled.iter().any(|execution| execution.state.status() == ExecutionStatus::Running) {
         return Err(Fault(ATTEMPT_LEFT_OPEN));
     }
-    Ok(Lane::resume(progress, claimed, unsettled, head))
+    let mut lane = Lane::resume(progress, claimed, unsettled, head);
+    if let (None, Replay::Sequence(first)) = (written, spec.subscription().replay()) {
+        lane.begin_with(first);
+    }
+    Ok(lane)
 }
 
 fn unsettled(reader: &Reader, spec: &ConsumerSpec) -> Result<BTreeMap<SourceId, Vec<Execution>>, Fault> {

@@ -60,6 +60,7 @@ pub(super) fn handover(
             commit.preconditions.extend(installed.preconditions);
             commit.appends.extend(installed.appends);
         }
+        let before = before.map(Before::of);
         let successor = Successor { reader, spec, before, frozen, frame: spec.frame(incarnation, now) };
         for head in heads.sources.iter().filter(|head| spec.includes(&head.source)) {
             successor.begin(head, &mut commit)?;
@@ -95,7 +96,7 @@ fn supersede(
 struct Successor<'a> {
     reader: &'a Reader,
     spec: &'a ConsumerSpec,
-    before: Option<&'a Registered>,
+    before: Option<Before<'a>>,
     /// The source that an activation has frozen, and its last event.
     frozen: Option<(SourceId, u64)>,
     frame: Frame,
@@ -110,30 +111,49 @@ impl Successor<'_> {
             commit.rows.push(Row::SetProgress { consumer, source, sequence });
             return Ok(());
         }
-        let goes_on = self.before.filter(|before| match &self.spec.on_version_change {
+        let goes_on = self.before.as_ref().filter(|before| match &self.spec.on_version_change {
             VersionChange::New => false,
-            VersionChange::Replay(sources) => !sources.contains(source) && included(before, source),
-            VersionChange::Preserve => included(before, source),
+            VersionChange::Replay(sources) => !sources.contains(source) && before.included(source),
+            VersionChange::Preserve => before.included(source),
         });
         let replays = matches!(&self.spec.on_version_change, VersionChange::Replay(sources) if sources.contains(source));
-        let sequence = match goes_on {
-            // Without a row it stood before the first event, wherever a consumer that is new would begin.
-            Some(before) => self.reader.progress(&before.consumer, source)?,
-            None if self.before.is_some() && replays => 0,
-            None => match self.spec.subscription().replay() {
-                Replay::Beginning => 0,
-                Replay::Now => head.sequence,
-                Replay::Sequence(sequence) => sequence.saturating_sub(1).min(head.sequence),
+        let stood = match goes_on {
+            Some(before) => self.stood(before, head)?,
+            None => None,
+        };
+        let replay = self.spec.subscription().replay();
+        let carried = stood.or_else(|| (self.before.is_some() && replays).then_some(0));
+        // Where its own replay does not say the same, even a place before everything is written down.
+        let sequence = match carried {
+            Some(sequence) => (sequence > 0 || replay != Replay::Beginning).then_some(sequence),
+            None => match replay {
+                Replay::Beginning => None,
+                Replay::Now => Some(head.sequence),
+                // One that lies ahead is a floor until it is reached: the consumer keeps it from its declaration.
+                Replay::Sequence(first) => {
+                    Some(first.saturating_sub(1)).filter(|before| (1..=head.sequence).contains(before))
+                }
             },
         };
-        if sequence > 0 {
+        if let Some(sequence) = sequence {
             let (consumer, source) = (self.spec.key.clone(), source.clone());
             commit.rows.push(Row::SetProgress { consumer, source, sequence });
         }
-        match goes_on {
-            Some(before) => self.inherit(&before.consumer, source, sequence, commit),
-            None => Ok(()),
+        match (goes_on, stood) {
+            (Some(before), Some(stood)) => self.inherit(before.consumer, source, stood, commit),
+            (Some(_) | None, _) => Ok(()),
         }
+    }
+
+    /// Returns where the version before stands on a source. Nothing if it waits for the event that it is to
+    /// begin with: it has no progress there that could be taken over.
+    fn stood(&self, before: &Before<'_>, head: &SourceHead) -> Result<Option<u64>, RowError> {
+        let written = self.reader.progress_row(before.consumer, &head.source)?;
+        Ok(match (written, before.begins_with()) {
+            (Some(progress), _) => Some(progress),
+            (None, None) => Some(0),
+            (None, Some(first)) => Some(first.saturating_sub(1)).filter(|before| *before <= head.sequence),
+        })
     }
 
     /// Takes over what the version before has settled above its progress, and puts what lies in between in line.
@@ -168,12 +188,30 @@ impl Successor<'_> {
     }
 }
 
-/// Says whether a registered version looked at a source.
-fn included(registered: &Registered, source: &SourceId) -> bool {
-    let declaration = registered.declaration().unwrap_or_default();
-    let names = |key: &str, name: &str| {
-        let list = declaration.pointer(&format!("/subscribe/{key}")).and_then(|list| list.as_array());
-        list.is_some_and(|list| list.iter().any(|item| item.as_str() == Some(name)))
-    };
-    names("sources", source.as_str()) || names("kinds", source.kind())
+/// Is the version before, with what it subscribed to.
+struct Before<'a> {
+    consumer: &'a ConsumerKey,
+    subscribe: serde_json::Value,
+}
+
+impl<'a> Before<'a> {
+    fn of(registered: &'a Registered) -> Self {
+        let declaration = registered.declaration().unwrap_or_default();
+        let subscribe = declaration.get("subscribe").cloned().unwrap_or_default();
+        Self { consumer: &registered.consumer, subscribe }
+    }
+
+    /// Returns the sequence that it was to begin with, if it named one.
+    fn begins_with(&self) -> Option<u64> {
+        self.subscribe.pointer("/replay/sequence")?.as_u64()
+    }
+
+    /// Says whether it looked at a source.
+    fn included(&self, source: &SourceId) -> bool {
+        let names = |key: &str, name: &str| {
+            let list = self.subscribe.get(key).and_then(|list| list.as_array());
+            list.is_some_and(|list| list.iter().any(|item| item.as_str() == Some(name)))
+        };
+        names("sources", source.as_str()) || names("kinds", source.kind())
+    }
 }

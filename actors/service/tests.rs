@@ -2,6 +2,7 @@
 
 mod accounts;
 mod activations;
+mod handover;
 mod killed;
 
 use std::path::Path;

@@ -153,7 +153,8 @@ impl LifecycleMode {
 /// Says what becomes of progress when the version rises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VersionChange {
-    /// The new version goes on where the old one stood.
+    /// The new version goes on where the old one stood; where that one still waited for the sequence it was to
+    /// begin with, the new one begins as it declares.
     Preserve,
     /// These sources are read again from the start; the others go on.
     Replay(BTreeSet<SourceId>),

@@ -80,7 +80,7 @@ pub struct Lane {
     cursor: u64,
     /// The last claimed event, or the progress it started from.
     claimed: u64,
-    /// Progress as last written down.
+    /// Progress as last written down, or the place before the event that it begins with.
     written: u64,
     /// The furthest sequence known to exist.
     head: u64,
@@ -107,6 +107,15 @@ impl Lane {
             parts,
             gathering_since: None,
         }
+    }
+
+    /// Begins with the event of this sequence, on a source on which the log has no progress: those before it
+    /// are not looked at, whether they are there already or come later. The log learns of it with the first
+    /// execution, so a first claim is behind none.
+    pub fn begin_with(&mut self, first: u64) {
+        let before = first.saturating_sub(1);
+        self.cursor = self.cursor.max(before);
+        self.written = self.written.max(before);
     }
 
     /// Notes that the source reaches up to `head`.

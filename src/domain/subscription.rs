@@ -75,7 +75,7 @@ pub enum Replay {
     Beginning,
     /// Behind what was there when this version of the consumer was registered.
     Now,
-    /// With the event of this sequence.
+    /// With the event of this sequence, whether the source has come to it or not.
     Sequence(u64),
 }
 

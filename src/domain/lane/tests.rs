@@ -53,6 +53,22 @@ const SERIAL: Limits = Limits { batch_max: 1, batch_wait_ms: 0, concurrency: 1 }
 const T0: Timestamp = Timestamp::from_millis(1_000);
 
 #[test]
+fn a_lane_that_begins_with_an_event_ahead_looks_at_nothing_before_it() {
+    let mut lane = Lane::resume(0, 0, vec![], 2);
+    lane.begin_with(5);
+    assert_eq!((lane.step(T0, &SERIAL), lane.behind()), (Step::Idle, 0));
+    lane.moved(4);
+    lane.offered(2, vec![event(3), event(4)], 4, T0, &SERIAL);
+    assert_eq!(lane.step(T0, &SERIAL), Step::Idle);
+    lane.moved(6);
+    assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 4, .. }));
+    lane.read(4, vec![event(5), event(6)], 6, T0);
+    // The log has no progress yet that a claim could be behind.
+    let Step::Claim { events, previous: 0 } = lane.step(T0, &SERIAL) else { panic!() };
+    assert_eq!(events[0].sequence, 5);
+}
+
+#[test]
 fn a_serial_lane_runs_one_event_at_a_time_in_order() {
     let mut lane = Lane::resume(0, 0, vec![], 2);
     assert!(matches!(lane.step(T0, &SERIAL), Step::Read { after: 0, .. }));

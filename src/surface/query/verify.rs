@@ -11,7 +11,7 @@ use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerKey, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
 use thoughtstream_domain::payload::activation::Step;
-use thoughtstream_domain::subscription::{Replay, Subscription};
+use thoughtstream_domain::subscription::Replay;
 use thoughtstream_store::PAGE_ROWS_MAX;
 use thoughtstream_store::verify::{Head, Options, Report, verify as check};
 
@@ -62,8 +62,7 @@ struct Duty {
 
 /// What a version took over from.
 struct Before {
-    subscription: Subscription,
-    /// Where it stood on each source when it was followed; 0 where nothing is named.
+    /// Where it stood when it was followed, on each source that was there and that it had begun with.
     stood: BTreeMap<SourceId, u64>,
 }
 
@@ -95,7 +94,7 @@ impl<'a> Duties<'a> {
         });
         let before = match versions.max_by_key(|other| other.consumer.version) {
             None => None,
-            Some(before) => Some(self.before(before)?),
+            Some(before) => Some(self.before(before, registered.position)?),
         };
         let frozen = self.frozen(key)?;
         Some(Duty { declaration, position: registered.position, before, frozen })
@@ -108,14 +107,30 @@ impl<'a> Duties<'a> {
         Some(ours.and_then(|found| found.frozen_head().map(|head| (found.begun.source, head))))
     }
 
-    fn before(&self, registered: &Registered) -> Option<Before> {
+    fn before(&self, registered: &Registered, followed: u64) -> Option<Before> {
         let (reader, key) = (self.look.reader, &registered.consumer);
         let subscription = declared(registered, self.look.catalog)?.subscription().clone();
-        let mut stood: BTreeMap<SourceId, u64> = reader.progress_all(key).ok()?.into_iter().collect();
+        let floor = match subscription.replay() {
+            Replay::Sequence(first) => first.saturating_sub(1),
+            Replay::Beginning | Replay::Now => 0,
+        };
+        let mut stood: BTreeMap<SourceId, u64> = BTreeMap::new();
+        for head in reader.sources_where(|source| subscription.includes(source)).ok()? {
+            // One that waited for the event it was to begin with stood nowhere.
+            let was_there = |after| {
+                let page = reader.source_page(&head.source, after, 1).ok()?;
+                Some(page.first().is_some_and(|event| event.position <= followed))
+            };
+            match reader.progress_row(key, &head.source).ok()? {
+                Some(progress) => drop(stood.insert(head.source, progress)),
+                None if was_there(floor.saturating_sub(1))? => drop(stood.insert(head.source, floor)),
+                None => {}
+            }
+        }
         let mut before = None;
         loop {
             let page = reader.executions_before(key, before, PAGE_ROWS_MAX).ok()?;
-            let Some(last) = page.last() else { return Some(Before { subscription, stood }) };
+            let Some(last) = page.last() else { return Some(Before { stood }) };
             before = Some(last.position());
             let taken = |execution: &Execution| {
                 execution.state == ExecutionState::Closed { how: Closure::Superseded }
@@ -139,13 +154,13 @@ impl Duty {
         }
         let replayed = |sources: &BTreeSet<SourceId>| sources.contains(source);
         if let Some(before) = &self.before {
-            let goes_on = before.subscription.includes(source);
-            match self.declaration.on_version_change() {
-                VersionChange::Replay(sources) if replayed(sources) => return true,
-                VersionChange::Preserve | VersionChange::Replay(_) if goes_on => {
-                    return event.sequence > before.stood.get(source).copied().unwrap_or(0);
+            let stood = before.stood.get(source);
+            match (self.declaration.on_version_change(), stood) {
+                (VersionChange::Replay(sources), _) if replayed(sources) => return true,
+                (VersionChange::Preserve | VersionChange::Replay(_), Some(stood)) => {
+                    return event.sequence > *stood;
                 }
-                VersionChange::Preserve | VersionChange::Replay(_) | VersionChange::New => {}
+                (VersionChange::Preserve | VersionChange::Replay(_) | VersionChange::New, _) => {}
             }
         }
         match self.declaration.subscription().replay() {

@@ -27,10 +27,14 @@ fn catalog(registry: &Registry) -> Catalog {
 }
 
 /// Declares a version of the consumer `a`.
-fn version(catalog: &Catalog, version: u32, more: &str) -> Declaration {
+fn version(catalog: &Catalog, number: u32, more: &str) -> Declaration {
+    subscribing(catalog, number, "kinds: [notes]", more)
+}
+
+fn subscribing(catalog: &Catalog, version: u32, subscribe: &str, more: &str) -> Declaration {
     let text = format!(
         "id: a\nversion: {version}\nenabled: true\ndescription: Plays a part, v{version}.\n\
-         subscribe: {{ types: [stream.thought.source.note], kinds: [notes] }}\n\
+         subscribe: {{ types: [stream.thought.source.note], {subscribe} }}\n\
          runner: {{ kind: deterministic, transform: echo }}\n\
          emit: [stream.thought.derived.document.structure]\n{more}\n"
     );
@@ -98,14 +102,9 @@ fn handed_over(more: &str, begun: u64) -> (Vec<u64>, bool) {
     commit(vec![progress(&first, 2), Row::Execution(execution.clone())]);
     execution.state = ExecutionState::Closed { how: Closure::Superseded };
     commit(vec![registration(&second, 4), Row::Execution(execution), progress(&second, begun)]);
-    let look = Look {
-        reader: &store.reader,
-        live: None,
-        declared: None,
-        catalog: &catalog,
-        home: &crate::query::proposals::Home::of(None),
-        now: NOW,
-    };
+    let home = crate::query::proposals::Home::of(None);
+    let look =
+        Look { reader: &store.reader, live: None, declared: None, catalog: &catalog, now: NOW, home: &home };
     let duties = Duties::of(&look);
     let had = events.iter().filter(|event| duties.has(second.key(), event)).map(|e| e.sequence).collect();
     let matches = |key: &ConsumerKey, event: &Event| key == second.key() && duties.has(key, event);
@@ -127,4 +126,51 @@ fn a_later_version_that_begins_anew_has_to_do_everything() {
     assert_eq!((had, in_order), (vec![1, 2, 3, 4], true));
     let (had, in_order) = handed_over("onVersionChange: { replay: [\"notes:a\"] }", 2);
     assert_eq!((had, in_order), (vec![1, 2, 3, 4], false));
+}
+
+/// Lets `a@1` begin with the fourth note and follows it when there are `followed` notes, with a version that would
+/// begin with the sixth; returns which of seven notes that one had to process.
+fn followed_at(followed: u32) -> Vec<u64> {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    Store::create(&data, [7; 16], StoreOptions::default()).unwrap();
+    let mut store = Store::open(&data, StoreOptions::default()).unwrap();
+    let registry = Registry::shipped();
+    store.writer.set_types(registry.hashes()).unwrap();
+    let catalog = catalog(&registry);
+    let beginning = |number, sequence: u32| {
+        let subscribe = format!("sources: ['notes:a'], replay: {{ sequence: {sequence} }}");
+        subscribing(&catalog, number, &subscribe, "")
+    };
+    let (first, second) = (beginning(1, 4), beginning(2, 6));
+    for number in 0..=7 {
+        let mut commit = Commit::default();
+        if number == 0 {
+            commit.rows.push(registration(&first, 0));
+        } else {
+            let actor = Actor::ours(ActorKind::Person, "uid:1");
+            let key = IdempotencyKey::parse(&number.to_string()).unwrap();
+            let note = Note { text: "x".to_owned(), title: None, tags: Vec::new() };
+            commit.appends.push(note.candidate(Envelope::new(notes(), key, Privacy::Private, actor)));
+        }
+        if number == followed {
+            commit.rows.push(registration(&second, followed.into()));
+        }
+        let verdicts = store.writer.apply(&[commit], NOW).unwrap();
+        assert!(verdicts[0].placed().is_some(), "{verdicts:?}");
+    }
+    let home = crate::query::proposals::Home::of(None);
+    let look =
+        Look { reader: &store.reader, live: None, declared: None, catalog: &catalog, now: NOW, home: &home };
+    let duties = Duties::of(&look);
+    let events = store.reader.page_after(0, 10).unwrap();
+    events.iter().filter(|event| duties.has(second.key(), event)).map(|event| event.sequence).collect()
+}
+
+#[test]
+fn a_version_goes_on_from_the_sequence_that_the_one_before_had_come_to() {
+    // Neither had begun: no source, or not as far as the event before the one it was to begin with.
+    assert_eq!(followed_at(0), [6, 7]);
+    assert_eq!(followed_at(2), [6, 7]);
+    assert_eq!(followed_at(3), [4, 5, 6, 7]);
 }
