@@ -1,6 +1,6 @@
 //! Taking over a set of declarations: all of it, or nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ pub struct Reloaded {
     pub started: Vec<ConsumerKey>,
     /// Consumer versions that ran before and do not now.
     pub stopped: Vec<ConsumerKey>,
+    /// Consumer versions that were started anew: a family of types that they take has other members now.
+    pub restarted: Vec<ConsumerKey>,
     /// Consumer versions that went on undisturbed.
     pub unchanged: Vec<ConsumerKey>,
 }
@@ -96,12 +98,12 @@ impl ServiceHandle {
         let current = self.0.enabled.read().unwrap_or_else(PoisonError::into_inner).clone();
         let leaving: Vec<Enabled> = current
             .iter()
-            .filter(|(id, enabled)| wanted.get(*id).is_none_or(|spec| spec.key != enabled.spec.key))
+            .filter(|(id, enabled)| wanted.get(*id).is_none_or(|spec| !goes_on(&enabled.spec, spec)))
             .map(|(_, enabled)| enabled.clone())
             .collect();
         let coming: Vec<Arc<ConsumerSpec>> = wanted
             .iter()
-            .filter(|(id, spec)| current.get(*id).is_none_or(|enabled| spec.key != enabled.spec.key))
+            .filter(|(id, spec)| current.get(*id).is_none_or(|enabled| !goes_on(&enabled.spec, spec)))
             .map(|(_, spec)| Arc::clone(spec))
             .collect();
         // Once consumers are stopped for it, a reload waits out whatever keeps the log from being written.
@@ -125,15 +127,18 @@ impl ServiceHandle {
             self.set_types(&self.registry()).await?;
             return Err(error);
         }
-        let unchanged = current.values().map(|e| e.spec.key.clone());
-        let stopped: Vec<ConsumerKey> = leaving.iter().map(|e| e.spec.key.clone()).collect();
-        let unchanged = unchanged.filter(|key| !stopped.contains(key)).collect();
-        let started = coming.iter().map(|spec| spec.key.clone()).collect();
+        let left: BTreeSet<ConsumerKey> = leaving.iter().map(|e| e.spec.key.clone()).collect();
+        let came: BTreeSet<ConsumerKey> = coming.iter().map(|spec| spec.key.clone()).collect();
+        let unchanged =
+            current.values().map(|e| e.spec.key.clone()).filter(|key| !left.contains(key)).collect();
+        let restarted = left.intersection(&came).cloned().collect();
+        let stopped = left.difference(&came).cloned().collect();
+        let started = came.difference(&left).cloned().collect();
         *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         for spec in coming {
             self.enable(Enabled { spec, address: Address::new() }).await;
         }
-        Ok(Reloaded { started, stopped, unchanged })
+        Ok(Reloaded { started, stopped, restarted, unchanged })
     }
 
     async fn set_types(&self, registry: &Registry) -> Result<(), ReloadError> {
@@ -270,6 +275,13 @@ impl ServiceHandle {
             incarnation: self.0.incarnation,
         }
     }
+}
+
+/// Says whether the actor of one compiled declaration does what another says: the version is the same, and so are
+/// the registered types that it stands for. Events of a type that its actor does not know of would be passed.
+fn goes_on(running: &ConsumerSpec, wanted: &ConsumerSpec) -> bool {
+    running.key == wanted.key
+        && running.subscription().accepted_types() == wanted.subscription().accepted_types()
 }
 
 /// Closes what an ended consumer left open, before its successor starts.

@@ -77,7 +77,9 @@ fn reloaded(value: &Value) -> String {
     } else {
         format!("changed, but taken over by the next start only: {}\n", restart.join(", "))
     };
-    say("started", &started) + &say("stopped", &stopped) + &undisturbed + &restart
+    let restarted = list("restarted").unwrap_or_default();
+    let anew = say("started anew, for the types it takes have changed:", &restarted);
+    say("started", &started) + &say("stopped", &stopped) + &anew + &undisturbed + &restart
 }
 
 /// Is who operates, when, and what makes the act recognisable.

@@ -2,12 +2,14 @@
 
 use std::sync::Mutex;
 
+use thoughtstream_domain::content::Content;
 use thoughtstream_domain::declaration::TransformInfo;
 use thoughtstream_domain::event::{Actor, ActorKind, Envelope};
 use thoughtstream_domain::id::IdempotencyKey;
 use thoughtstream_domain::lifecycle::{ExecutionStatus, Output};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::note::Note;
+use thoughtstream_domain::registry::{Draft, DraftPayload, Writer};
 use thoughtstream_domain::transform::structure::DocumentStructure;
 
 use super::*;
@@ -41,18 +43,22 @@ impl Runner for Noting {
     }
 }
 
+/// Files of types that a person registered.
+type Schemas = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 /// A store with notes, and a consumer of them whose declaration changes.
 struct Versions {
     directory: tempfile::TempDir,
     ran: Ran,
     failing: Failing,
     text: Arc<Mutex<String>>,
+    schemas: Schemas,
 }
 
 fn catalog(registry: &Registry) -> Catalog {
     let mut catalog = Catalog::of(registry);
-    let info =
-        TransformInfo { accepts: [Note::kind().name].into(), emits: [DocumentStructure::kind().name].into() };
+    let accepts = registry.definitions().map(|definition| definition.kind().name.clone()).collect();
+    let info = TransformInfo { accepts, emits: [DocumentStructure::kind().name].into() };
     catalog.transforms.insert("noting".to_owned(), info);
     catalog
 }
@@ -69,22 +75,27 @@ impl Versions {
             directory,
             ran: Arc::default(),
             failing: Arc::default(),
-            text: Arc::new(Mutex::new(String::new())),
+            text: Arc::default(),
+            schemas: Arc::default(),
         }
     }
 
     /// Declares a version: `subscribe` is the rest of its subscription, `more` more of the declaration.
     fn declare(&self, version: u32, subscribe: &str, more: &str) {
+        self.declare_taking("stream.thought.source.note", version, subscribe, more);
+    }
+
+    fn declare_taking(&self, types: &str, version: u32, subscribe: &str, more: &str) {
         *self.text.lock().unwrap() = format!(
             "id: noting\nversion: {version}\nenabled: true\ndescription: Notes, v{version}.\n\
-             subscribe: {{ types: [stream.thought.source.note], {subscribe} }}\n\
+             subscribe: {{ types: [{types}], {subscribe} }}\n\
              runner: {{ kind: deterministic }}\nemit: [stream.thought.derived.document.structure]\n\
              retry: {{ attempts: 1, first: 1ms, max: 1ms, exhausted: hold }}\n{more}\n"
         );
     }
 
     async fn start(&self) -> Service {
-        let text = Arc::clone(&self.text);
+        let (text, schemas) = (Arc::clone(&self.text), Arc::clone(&self.schemas));
         let (ran, failing) = (Arc::clone(&self.ran), Arc::clone(&self.failing));
         Service::start(ServiceArgs {
             producers: Vec::new(),
@@ -92,7 +103,8 @@ impl Versions {
             disk: None,
             options: Options::default(),
             load: Arc::new(move || {
-                let registry = Arc::new(Registry::shipped());
+                let registry = Registry::shipped().with_custom(&schemas.lock().unwrap()).unwrap();
+                let registry = Arc::new(registry);
                 let files = [("noting.yaml".to_owned(), text.lock().unwrap().clone().into_bytes())];
                 let declarations = load_all(&files, &|_| Some(Vec::new()), &catalog(&registry))?;
                 Ok(Loaded { declarations, registry })
@@ -128,6 +140,21 @@ impl Versions {
             let candidate = note.candidate(Envelope::new(notes(), key, Privacy::Private, person));
             assert!(service.handle().append(candidate).await.unwrap().placed().is_some());
         }
+    }
+
+    fn register(&self, kind: &str) {
+        self.schemas.lock().unwrap().push((format!("{kind}@1.json"), b"{}".to_vec()));
+    }
+
+    /// Appends an event of a type that a person registered.
+    async fn append_own(&self, service: &Service, kind: &str, key: &str) {
+        let registry = service.handle().registry();
+        let actor = Actor::ours(ActorKind::Person, "uid:1");
+        let envelope = Envelope::new(notes(), IdempotencyKey::parse(key).unwrap(), Privacy::Private, actor);
+        let kind = registry.resolve(kind).unwrap().kind().clone();
+        let payload = Content::new(DraftPayload(serde_json::json!({})));
+        let candidate = registry.admit(Writer::Hand, Draft { kind, envelope, payload }).unwrap();
+        assert!(service.handle().append(candidate).await.unwrap().placed().is_some());
     }
 
     /// Waits until a version has run on a sequence; what comes before it in a serial lane has run then too.
@@ -263,4 +290,27 @@ async fn what_was_settled_above_progress_is_not_done_again_by_the_next_version()
     before.sort_unstable();
     assert_eq!(before, [2, 3, 4]);
     assert_eq!(versions.ran(2), [1, 5]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_family_that_a_reload_lets_grow_is_taken_with_its_new_members() {
+    let versions = Versions::new();
+    versions.register("acme.one");
+    versions.declare_taking("acme.*", 1, "kinds: [notes]", "");
+    let service = versions.start().await;
+    versions.append_own(&service, "acme.one", "1").await;
+    versions.has_run(&service, 1, 1).await;
+    let quiet = service.handle().reload().await.unwrap();
+    assert_eq!((quiet.restarted.len(), quiet.unchanged.len()), (0, 1));
+    versions.register("acme.two");
+    let grown = service.handle().reload().await.unwrap();
+    let key = ConsumerKey::parse("noting@1").unwrap();
+    assert_eq!((grown.restarted, grown.started, grown.stopped), (vec![key], vec![], vec![]));
+    // Only events of the new member: it wakes the consumer, and is run on.
+    versions.append_own(&service, "acme.two", "2").await;
+    versions.has_run(&service, 1, 2).await;
+    versions.append_own(&service, "acme.one", "3").await;
+    versions.has_run(&service, 1, 3).await;
+    versions.stop(service).await;
+    assert_eq!(versions.ran(1), [1, 2, 3]);
 }

@@ -359,7 +359,9 @@ fn everything(text: &str) -> Vec<String> {
         verify::report(&verified),
         failure.with_hint(text).render(),
         crate::operate::render(&json!({ "done": text, "id": text })),
-        crate::operate::render(&json!({ "started": [text], "stopped": [text], "unchanged": [] })),
+        crate::operate::render(
+            &json!({ "started": [text], "stopped": [text], "restarted": [text], "unchanged": [] }),
+        ),
         crate::operate::render(&json!({ text: text })),
     ]
 }

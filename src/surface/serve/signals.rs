@@ -61,6 +61,7 @@ async fn reload(service: ServiceHandle, at_start: Arc<AtStart>) {
             tracing::info!(
                 started = reloaded.started.len(),
                 stopped = reloaded.stopped.len(),
+                restarted = reloaded.restarted.len(),
                 unchanged = reloaded.unchanged.len(),
                 "the declarations were read again"
             );
