@@ -61,7 +61,8 @@ impl Compiler<'_> {
         };
         let on_version_change = self.version_change(root.get("onVersionChange"), subscription.as_ref());
         if let (Some((id, _)), Some(subscription), Some(subscribe)) = (&id, &subscription, subscribe) {
-            self.no_loop(id, subscription, root.get("emit"), subscribe);
+            let emit = root.get("emit");
+            self.no_loop(id, subscription, emit, runner.as_ref(), subscribe);
         }
         let version = root.get("version")?;
         let (id, _) = id?;
@@ -425,11 +426,12 @@ impl Compiler<'_> {
         id: &ConsumerId,
         subscription: &Subscription,
         emit: Option<&Node>,
+        runner: Option<&Runner>,
         subscribe: &Node,
     ) {
         let emitted = emit.into_iter().flat_map(Node::items).filter_map(Node::text);
         let emitted: Vec<TypeName> = emitted.filter_map(|text| TypeName::parse(text).ok()).collect();
-        let Some(found) = loops::find(id, subscription, &emitted) else { return };
+        let Some(found) = loops::find(id, subscription, &emitted, runner) else { return };
         let place = subscribe.get("types").into_iter().flat_map(Node::items).find(|item| {
             item.text().and_then(TypePattern::parse).is_some_and(|pattern| pattern.takes(&found.name))
         });

@@ -2,12 +2,17 @@
 //!
 //! Loops through other consumers cannot be seen in one file; [`crate::subscription::DEPTH_MAX`] bounds them.
 
+use super::{AgentRole, Runner};
 use crate::id::{ConsumerId, SourceId, TypeName};
 use crate::payload::TypedPayload;
+use crate::payload::output::OutputRejected;
+use crate::payload::proposal::{CorrectionProposed, FocusProposed, MemoryChangeProposed};
+use crate::payload::repair::RepairRequested;
 use crate::payload::run::{
     RunAbandoned, RunBlocked, RunCompleted, RunFailed, RunReceived, RunStarted, RunStatusUnknown,
 };
 use crate::payload::system::{Incident, Quarantined, Restarted};
+use crate::payload::trace::RunTraced;
 use crate::subscription::Subscription;
 
 /// A type that a declaration would be woken by and that it causes itself.
@@ -20,6 +25,7 @@ pub(super) struct Loop {
 enum What {
     Output,
     Lifecycle,
+    Beside,
     Incident,
 }
 
@@ -28,6 +34,7 @@ impl Loop {
         let what = match self.what {
             What::Output => "what it emits itself",
             What::Lifecycle => "the lifecycle of its own runs",
+            What::Beside => "what its own runs leave beside their output",
             What::Incident => "its own restarts and incidents",
         };
         format!("the consumer would be woken by {what} (`{}`)", self.name)
@@ -35,7 +42,7 @@ impl Loop {
 
     pub(super) const fn hint(&self) -> &'static str {
         match self.what {
-            What::Output | What::Lifecycle => {
+            What::Output | What::Lifecycle | What::Beside => {
                 "name the sources it needs instead of kinds or its own, or exclude itself by `where: { actor.id: … }`"
             }
             What::Incident => "narrow it to another child by `where: { payload.child: … }`",
@@ -43,8 +50,30 @@ impl Loop {
     }
 }
 
+/// Returns the types that settling a run of this kind writes besides its lifecycle and what is declared as `emit`.
+fn beside(runner: Option<&Runner>) -> &'static [&'static str] {
+    match runner.and_then(Runner::model).map(|model| model.role) {
+        None => &[],
+        Some(AgentRole::Standard) => &[
+            RunTraced::NAME,
+            OutputRejected::NAME,
+            RepairRequested::NAME,
+            MemoryChangeProposed::NAME,
+            CorrectionProposed::NAME,
+            FocusProposed::NAME,
+        ],
+        // A repair asks for no other repair, and proposes nothing but its output.
+        Some(AgentRole::Repair) => &[RunTraced::NAME, OutputRejected::NAME],
+    }
+}
+
 /// Finds the first event type that the consumer `id`, emitting `emit`, would be woken by and causes itself.
-pub(super) fn find(id: &ConsumerId, subscription: &Subscription, emit: &[TypeName]) -> Option<Loop> {
+pub(super) fn find(
+    id: &ConsumerId,
+    subscription: &Subscription,
+    emit: &[TypeName],
+    runner: Option<&Runner>,
+) -> Option<Loop> {
     let agent = SourceId::agent(id);
     let supervision = SourceId::supervision();
     let lifecycle = [
@@ -62,6 +91,7 @@ pub(super) fn find(id: &ConsumerId, subscription: &Subscription, emit: &[TypeNam
     let own = [
         (What::Output, &agent, emit.to_vec()),
         (What::Lifecycle, &agent, named(&lifecycle)),
+        (What::Beside, &agent, named(beside(runner))),
         (What::Incident, &supervision, named(&incidents)),
     ];
     let excluded = subscription.conditions().iter().any(|condition| condition.never_own(id.as_str()));

@@ -139,6 +139,28 @@ fn a_repair_is_done_once_and_given_up_when_interrupted() {
 }
 
 #[test]
+fn a_model_consumer_is_not_woken_by_what_its_own_runs_leave() {
+    let types = "[stream.thought.source.file.added]";
+    let sources = "[filesystem:notes]";
+    for own in [
+        "run.traced",
+        "output.rejected",
+        "repair.requested",
+        "agent.memory-change.proposed",
+        "agent.correction.proposed",
+        "focus.declaration.proposed",
+        "output.*",
+    ] {
+        let own = format!("[stream.thought.{own}]");
+        let by = |agent: &str| broken(OBSERVER, &[(types, &own), (sources, &format!("[agent:{agent}]"))]);
+        assert_eq!(by("note-observer"), ["declaration.loop"], "{own}");
+        assert!(by("another").is_empty(), "{own}: {:?}", by("another"));
+    }
+    let every = ("sources: [agent:note-observer]", "kinds: [agent]");
+    assert!(broken(REPAIR, &[every]).is_empty(), "a repair asks for no repair");
+}
+
+#[test]
 fn every_model_declaration_written_as_json_loads_again_as_the_same() {
     for text in [OBSERVER, CONVERSATION, REPAIR] {
         let declaration = one(text);
