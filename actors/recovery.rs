@@ -137,16 +137,27 @@ impl Recoverer {
     }
 }
 
+const STOPPED: &str = "consumer-stopped";
+const KILLED: &str = "consumer-killed";
+const CANCELLED: &str = "consumer-cancelled";
+const FAILED: &str = "consumer-failed";
+const START_FAILED: &str = "consumer-start-failed";
+
 /// Names how an incarnation ended, for the events that close what it left open.
 #[must_use]
 pub fn interruption(exit: Exit) -> &'static str {
     match exit {
-        Exit::Planned(_) => "consumer-stopped",
-        Exit::Killed => "consumer-killed",
-        Exit::Cancelled => "consumer-cancelled",
-        Exit::Failed(_) => "consumer-failed",
-        Exit::StartFailed(_) => "consumer-start-failed",
+        Exit::Planned(_) => STOPPED,
+        Exit::Killed => KILLED,
+        Exit::Cancelled => CANCELLED,
+        Exit::Failed(_) => FAILED,
+        Exit::StartFailed(_) => START_FAILED,
     }
+}
+
+/// Says whether a code is that of an attempt whose incarnation ended under it, and not at anybody's word.
+pub(crate) fn is_interruption(code: &str) -> bool {
+    [KILLED, CANCELLED, FAILED, START_FAILED].contains(&code)
 }
 
 /// Ends what a service before this one left open.

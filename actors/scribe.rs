@@ -6,20 +6,25 @@
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use thoughtstream_domain::commit::{Commit, Row};
+use thoughtstream_domain::commit::{Commit, Precondition, Refusal, Row, Verdict};
 use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Candidate, Envelope};
-use thoughtstream_domain::id::{ConsumerId, IdempotencyKey, SourceId};
+use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, SourceId};
+use thoughtstream_domain::lifecycle::ExecutionState;
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::system::{Incident, Quarantined, Restarted};
 use thoughtstream_domain::privacy::Privacy;
-use thoughtstream_store::Reader;
+use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 use crate::log::LogHandle;
+use crate::recovery::is_interruption;
 use crate::supervisor::{Exit, Fault, Notice, NoticeKind, ReasonCode, StatusCell};
 
 const READER_GONE: ReasonCode = ReasonCode::new("notices-closed");
+
+/// A person changes a control row at a person's pace: more refusals in a row are no coincidence.
+const CONTROL_READS_MAX: usize = 16;
 
 /// Is the scribe actor.
 #[derive(Debug)]
@@ -93,14 +98,29 @@ impl Actor for Scribe {
         state: &mut ScribeState,
     ) -> Result<(), ActorProcessingErr> {
         let ScribeMessage::Noticed(notice) = message else { return Err(Fault(READER_GONE).into()) };
-        if let Some(commit) = commit(&state.args, &notice) {
-            // Closed means that the service is stopping.
-            if state.args.log.commit(commit).await.is_ok() {
-                state.args.status.settled();
-            }
+        if record(&state.args, &notice).await {
+            state.args.status.settled();
         }
         Ok(())
     }
+}
+
+/// Writes a notice down; says whether there is now something about it in the log. What a person decided since the
+/// control row was read stays: the row is read again then.
+async fn record(args: &ScribeArgs, notice: &Notice) -> bool {
+    for _ in 0..CONTROL_READS_MAX {
+        let (copy, of) = (args.clone(), notice.clone());
+        let made = tokio::task::spawn_blocking(move || commit(&copy, &of)).await;
+        let Ok(Some(commit)) = made else { return false };
+        match args.log.commit(commit).await {
+            Ok(Verdict::Refused(Refusal::Precondition { .. })) => {}
+            Ok(verdict) => return verdict.placed().is_some(),
+            // The service is stopping.
+            Err(_) => return false,
+        }
+    }
+    tracing::warn!(child = %notice.path, "scribe.control_contended");
+    false
 }
 
 /// Makes the commit that records a notice, if it is one to record.
@@ -113,7 +133,8 @@ fn commit(args: &ScribeArgs, notice: &Notice) -> Option<Commit> {
             (event.candidate(envelope(args, notice, "restarted")), None)
         }
         NoticeKind::Quarantined { exit, .. } => {
-            let event = Quarantined { child, code: code(exit), source: None, event: None };
+            // It stands still on every source; what brought it down may be one event.
+            let event = Quarantined { child, code: code(exit), source: None, event: left(args, notice) };
             (event.candidate(envelope(args, notice, "quarantined")), control(args, notice, exit))
         }
         NoticeKind::GaveUp { exit } => {
@@ -128,17 +149,39 @@ fn commit(args: &ScribeArgs, notice: &Notice) -> Option<Commit> {
         // A person's or a reload's doing is recorded as theirs.
         NoticeKind::Resumed | NoticeKind::Stopped { .. } => return None,
     };
-    Some(Commit { appends: vec![candidate], rows: row.into_iter().collect(), ..Commit::default() })
+    let (preconditions, rows) = row.map_or_else(Default::default, |(before, row)| (vec![before], vec![row]));
+    Some(Commit { preconditions, appends: vec![candidate], rows })
 }
 
-/// A quarantined consumer stays so across restarts of the service.
-fn control(args: &ScribeArgs, notice: &Notice, exit: Exit) -> Option<Row> {
-    let name = notice.path.strip_prefix("thoughtstream/consumers/")?;
-    let id = ConsumerId::parse(name).ok()?;
-    let mut control = args.reader.control(&id).ok()?.unwrap_or_default();
+/// A quarantined consumer stays so across restarts of the service. The row is as it was read, or not written.
+fn control(args: &ScribeArgs, notice: &Notice, exit: Exit) -> Option<(Precondition, Row)> {
+    let id = consumer(notice)?;
+    let before = args.reader.control(&id).ok()?;
+    let mut control = before.clone().unwrap_or_default();
     control.quarantined_since = Some(notice.at);
     control.quarantine_code = Some(code(exit));
-    Some(Row::Control(id, control))
+    Some((Precondition::ControlIs(id.clone(), before), Row::Control(id, control)))
+}
+
+/// Returns the consumer that a notice is about, if it is about one.
+fn consumer(notice: &Notice) -> Option<ConsumerId> {
+    ConsumerId::parse(notice.path.strip_prefix("thoughtstream/consumers/")?).ok()
+}
+
+/// Returns the event that a consumer could not get past: that of the attempt which ended with its incarnations
+/// most often, and has not been settled since.
+fn left(args: &ScribeArgs, notice: &Notice) -> Option<EventId> {
+    let id = consumer(notice)?;
+    let newest =
+        args.reader.consumers().into_iter().filter(|key| key.id == id).max_by_key(|key| key.version)?;
+    let unsettled = args.reader.unsettled(&newest, 0, PAGE_ROWS_MAX).ok()?;
+    let left = unsettled.into_iter().filter(|execution| match &execution.state {
+        ExecutionState::Running => true,
+        ExecutionState::Waiting { code, .. } | ExecutionState::Held { code, .. } => is_interruption(code),
+        ExecutionState::Closed { .. } => false,
+    });
+    let worst = left.max_by_key(|execution| (execution.failures, execution.since))?;
+    worst.triggers.first().map(|trigger| trigger.id)
 }
 
 fn code(exit: Exit) -> String {
@@ -166,3 +209,6 @@ pub(crate) fn of_service<P: thoughtstream_domain::payload::TypedPayload>(
     let actor = EventActor::ours(ActorKind::System, "service");
     payload.candidate(Envelope::new(SourceId::supervision(), key, Privacy::Private, actor))
 }
+
+#[cfg(test)]
+mod tests;

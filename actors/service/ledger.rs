@@ -28,7 +28,7 @@ pub struct StoreLedger {
 }
 
 impl StoreLedger {
-    pub(super) fn new(writer: Writer, reader: Reader, clock: Arc<dyn Clock>, head: u64) -> Self {
+    pub(crate) fn new(writer: Writer, reader: Reader, clock: Arc<dyn Clock>, head: u64) -> Self {
         Self { writer, reader, clock, head, needed: None }
     }
 
