@@ -21,6 +21,26 @@ fn init_writes_what_is_missing_and_never_a_persons_file() {
 }
 
 #[test]
+fn init_lays_the_schemas_for_editors_beside_the_types_and_renews_only_those() {
+    let world = World::new();
+    world.thought(&["init"]).expect(0);
+    let schema = world.config.join("schemas/declaration.schema.json");
+    let shipped = std::fs::read_to_string(&schema).unwrap();
+    let named = std::fs::read_to_string(world.config.join("declarations/document-links.yaml")).unwrap();
+    assert!(named.starts_with("# yaml-language-server: $schema=../schemas/declaration.schema.json\n"));
+    let own = world.config.join("schemas/home.reading@1.json");
+    std::fs::write(&own, "{}").unwrap();
+    std::fs::write(&schema, "{ \"of\": \"an earlier build\" }").unwrap();
+    // They register no type, whatever they hold.
+    world.thought(&["declaration", "check"]).expect(0);
+    let again = world.thought(&["init", "--json"]).expect(0).lines();
+    let states = |state: &str| again.iter().filter(|one| one["state"] == state).count();
+    assert_eq!((states("written"), states("renewed")), (0, 1), "{again:?}");
+    assert_eq!(std::fs::read_to_string(&schema).unwrap(), shipped);
+    assert_eq!(std::fs::read_to_string(&own).unwrap(), "{}");
+}
+
+#[test]
 fn a_wrong_command_line_is_usage_and_help_is_not() {
     let world = World::new();
     for wrong in [&["bogus"][..], &["tree", "--wach"], &["event", "show"], &["event", "show", "evt_x"], &[]] {

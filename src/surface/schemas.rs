@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::Files;
 use crate::places::Places;
+use crate::shipped::EDITOR_SCHEMAS;
 
 /// A schema file registers nothing.
 const SCHEMA: Code = Code::new("schema.file");
@@ -24,7 +25,9 @@ pub fn registry(places: &Places) -> Result<Registry, Failure> {
 pub(crate) fn read(files: &Files) -> Result<Result<Registry, Vec<Problem>>, Failure> {
     let listing = files.directory("schemas", &["json"], SCHEMA_BYTES_MAX)?.unwrap_or_default();
     let name = |(name, bytes): (String, Vec<u8>)| (name.trim_start_matches("schemas/").to_owned(), bytes);
-    let named: Vec<_> = listing.files.into_iter().map(name).collect();
+    // What editors check the configuration by lies beside the types, and is none.
+    let is_type = |(path, _): &(String, Vec<u8>)| EDITOR_SCHEMAS.iter().all(|schema| schema.path != path);
+    let named: Vec<_> = listing.files.into_iter().filter(is_type).map(name).collect();
     let mut problems = listing.problems;
     match Registry::shipped().with_custom(&named) {
         Ok(registry) if problems.is_empty() => return Ok(Ok(registry)),

@@ -38,6 +38,11 @@ pub const FILES: &[Shipped] = &[
     shipped!("prompts/telegram-conversation.md"),
 ];
 
+/// What editors complete and check the configuration by; files of its kinds name them in their first line. They
+/// describe this program and are nobody's own: each `thought init` writes them as they are now.
+pub const EDITOR_SCHEMAS: &[Shipped] =
+    &[shipped!("schemas/config.schema.json"), shipped!("schemas/declaration.schema.json")];
+
 /// The page that a bot's memory begins with. It is a person's own, and not for others to read.
 pub const MEMORY: Shipped =
     Shipped { path: "context/memory.md", text: include_str!("../../ops/memory.example.md") };
@@ -97,6 +102,24 @@ mod tests {
         assert!(text.contains("root: \"/a \\\"b\\\"\"\n"), "{text}");
         assert!(!text.contains("sources: []"));
         assert!(config(Some(Path::new("/a\nb"))).is_err());
+    }
+
+    #[test]
+    fn every_file_that_an_editor_can_check_names_its_schema() {
+        let named = |file: &Shipped, schema: &str| {
+            assert!(
+                file.text.starts_with(&format!("# yaml-language-server: $schema={schema}\n")),
+                "{}",
+                file.path
+            );
+            let beside = Path::new(file.path).parent().unwrap_or(Path::new("")).join(schema);
+            let path = beside.to_str().unwrap().replace("declarations/../", "");
+            assert!(EDITOR_SCHEMAS.iter().any(|schema| schema.path == path), "{path}");
+        };
+        for file in FILES.iter().filter(|file| file.path.starts_with("declarations/")) {
+            named(file, "../schemas/declaration.schema.json");
+        }
+        named(&Shipped { path: "config.yaml", text: CONFIG }, "schemas/config.schema.json");
     }
 
     #[test]

@@ -166,3 +166,21 @@ fn the_declarations_on_the_pages_are_accepted() {
     }
     thought(&["declaration", "check"]);
 }
+
+#[test]
+fn the_runbook_says_of_the_units_what_they_say() {
+    let runbook = read("ops/RUNBOOK.md");
+    for unit in ["ops/thoughtstream.service", "ops/thoughtstream-system.service"] {
+        let text = read(unit);
+        let never: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("RestartPreventExitStatus=")).collect();
+        assert_eq!(never, ["RestartPreventExitStatus=2"], "{unit}");
+        assert!(runbook.contains(never[0]), "the runbook does not say so of {unit}");
+        let program = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let program = program.split_whitespace().next().unwrap().replace("%h", "~");
+        let removal = runbook.split("## Removing everything").nth(1).unwrap();
+        for removed in [program.clone(), format!("{program}-worker")] {
+            assert!(removal.contains(&removed), "{removed} of {unit} is left behind");
+        }
+    }
+}

@@ -37,7 +37,7 @@ struct Written {
     advice: Option<String>,
 }
 
-/// Writes what is missing; a person's file is never touched.
+/// Writes what is missing, and what editors check by anew; a person's file is never touched.
 ///
 /// # Errors
 /// [`Failure`] naming the place that could not be made or written.
@@ -61,6 +61,9 @@ pub fn run(args: &InitArgs, session: &Session, out: &mut Out) -> Result<Exit, Fa
     written.push(main);
     for file in shipped::FILES {
         written.push(place(&config.join(file.path), file.text.as_bytes(), 0o644)?);
+    }
+    for file in shipped::EDITOR_SCHEMAS {
+        written.push(renew(&config.join(file.path), file.text.as_bytes())?);
     }
     written.push(memory(config)?);
     written.push(data_directory(&session.places.data)?);
@@ -102,6 +105,18 @@ fn place(path: &Path, bytes: &[u8], mode: u32) -> Result<Written, Failure> {
         Err(error) => return Err(Failure::of(Exit::CouldNotLook, "init.write", &error)),
     };
     Ok(Written { path: path.display().to_string(), state, advice: None })
+}
+
+/// Writes what is the program's own, so that it is that of this program.
+fn renew(path: &Path, bytes: &[u8]) -> Result<Written, Failure> {
+    let written = place(path, bytes, 0o644)?;
+    let same = || atomic::read(path, bytes.len() as u64).is_ok_and(|found| found == bytes);
+    if written.state != "kept" || same() {
+        return Ok(written);
+    }
+    let replaced = atomic::replace(path, bytes, 0o644);
+    replaced.map_err(|error| Failure::of(Exit::CouldNotLook, "init.write", &error))?;
+    Ok(Written { state: "renewed", ..written })
 }
 
 /// Writes the first page of a bot's memory into a folder that can be watched.
