@@ -5,7 +5,7 @@ use std::sync::Mutex as StdMutex;
 use thoughtstream_domain::commit::Control;
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerKey, IdempotencyKey};
-use thoughtstream_domain::lifecycle::{Execution, Frame};
+use thoughtstream_domain::lifecycle::{AdapterRevision, Execution, Frame};
 use thoughtstream_domain::operate;
 use thoughtstream_domain::payload::note::Note;
 use thoughtstream_domain::payload::system::Operator;
@@ -103,6 +103,7 @@ async fn a_quarantine_names_the_event_that_the_consumer_could_not_get_past() {
     let frame = Frame {
         consumer: ConsumerKey::parse("links@1").unwrap(),
         fingerprint: Sha256Hash::of(b"declaration"),
+        adapter: AdapterRevision::deterministic(),
         privacy_floor: Privacy::Private,
         incarnation: 1,
         now: NOW,
