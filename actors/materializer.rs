@@ -20,10 +20,11 @@ use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::materialization::MaterializationBinding;
 use thoughtstream_domain::payload::proposal::{Decidable, Disposition, ProposalDecision};
+use thoughtstream_domain::payload::system::Resumed;
 use thoughtstream_domain::proposal::capability::{MEMORY_PATH, MEMORY_SOURCE};
-use thoughtstream_domain::proposal::materialize::{Stage, documents};
+use thoughtstream_domain::proposal::materialize::{Stage, documents, held_as};
 use thoughtstream_domain::proposal::reason::ReasonCode as Reason;
-use thoughtstream_store::Reader;
+use thoughtstream_store::{Reader, RowError};
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
@@ -54,6 +55,8 @@ const ROOT_UNFIT: ReasonCode = ReasonCode::new("root-unfit");
 const FILE_UNFIT: ReasonCode = ReasonCode::new("file-unfit");
 const WAITS_FOR_SCAN: ReasonCode = ReasonCode::new("waits-for-scan");
 const PAUSED: ReasonCode = ReasonCode::new("paused");
+/// It was decided in the log that this one is a copy of, and may have been written since.
+const HELD: ReasonCode = ReasonCode::new("restored");
 
 /// How many decisions are read at a time; people make few.
 const PAGE: usize = 64;
@@ -165,7 +168,9 @@ impl Actor for Materializer {
             Arc::new(move || drop(me.send_message(MaterializerMessage::Look)))
         };
         let filter = SourceFilter { sources: [SourceId::decisions()].into(), ..SourceFilter::default() };
-        let bell = args.log.hub().subscribe([ProposalDecision::kind().name], filter, ring);
+        // A person's word may release what is held back.
+        let types = [ProposalDecision::kind().name, Resumed::kind().name];
+        let bell = args.log.hub().subscribe(types, filter, ring);
         let site = args.points.site(Arc::clone(&args.path), Some(me.get_cell()));
         Ok(MaterializerState {
             args,
@@ -209,7 +214,7 @@ impl MaterializerState {
         for (name, count) in [("made", ends.made), ("failed", ends.failed), ("unproven", ends.unproven)] {
             self.args.status.set(name, Detail::Count(count));
         }
-        if waits.is_some_and(|why| why != NO_ROOT && why != NOT_SELECTED && why != PAUSED) {
+        if waits.is_some_and(|why| ![NO_ROOT, NOT_SELECTED, PAUSED, HELD].contains(&why)) {
             let me = self.me.clone();
             let again = tokio::spawn(async move {
                 tokio::time::sleep(AGAIN).await;
@@ -275,13 +280,18 @@ impl MaterializerState {
         let (events, decided) = change::read(move || {
             let events = reader.materializations_of(&documents(), &proposal, &id)?;
             let decided = match Stage::of(&events) {
-                Stage::Waiting | Stage::Begun(..) => Some(change::prove(&reader, &about)?),
-                Stage::Done(_) | Stage::Failed { .. } => None,
+                Stage::Waiting | Stage::Begun(..) if is_held(&reader, &about)? => Err(HELD),
+                Stage::Waiting | Stage::Begun(..) => Ok(Some(change::prove(&reader, &about)?)),
+                Stage::Done(_) | Stage::Failed { .. } => Ok(None),
             };
             Ok((events, decided))
         })
         .await?;
-        let Some(decided) = decided else { return Ok(None) };
+        let decided = match decided {
+            Ok(Some(decided)) => decided,
+            Ok(None) => return Ok(None),
+            Err(held) => return Ok(Some(Ended::Waits(held))),
+        };
         let Some(decided) = decided else { return Ok(Some(Ended::Unproven)) };
         let stage = Stage::of(&events);
         let binding = match &stage {
@@ -326,6 +336,12 @@ impl MaterializerState {
         self.owned = taken.as_ref().ok().cloned();
         Ok(taken)
     }
+}
+
+/// Says whether a decision was made in the log that this one is a copy of, and waits for a person's release.
+fn is_held(reader: &Reader, decision: &Event) -> Result<bool, RowError> {
+    Ok(decision.position <= reader.copied_through()?
+        && reader.control(&held_as())?.is_some_and(|control| control.is_paused()))
 }
 
 /// Declares the materializer of a service.

@@ -12,17 +12,21 @@ use thoughtstream_actors::supervisor::Outcome;
 use thoughtstream_domain::commit::{Commit, Document};
 use thoughtstream_domain::event::{Actor, ActorKind, Envelope, Event, Parent};
 use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId};
+use thoughtstream_domain::operate;
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::materialization::{
     MaterializationBinding, MaterializationFailed, MaterializationStarted, Materialized,
 };
 use thoughtstream_domain::payload::proposal::{Decidable, Disposition, ProposalDecision};
+use thoughtstream_domain::payload::system::Operator;
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::proposal::call::Operation;
 use thoughtstream_domain::proposal::capability::MEMORY_PATH;
-use thoughtstream_domain::proposal::materialize::{Unexplained, documents, source};
+use thoughtstream_domain::proposal::materialize::{Unexplained, documents, held_as, source};
 use thoughtstream_domain::proposal::reason::ReasonCode;
 use thoughtstream_domain::proposal::text::ProposedText;
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::backup::{back_up, restore};
 use thoughtstream_store::verify::{Options as VerifyOptions, verify};
 use thoughtstream_store::{Reader, Store};
 use thoughtstream_testkit::chaos::stage::Stage;
@@ -549,5 +553,39 @@ async fn an_owner_whose_evidence_is_damaged_or_replaced_writes_nothing_until_a_p
         room.until_ended(count + 1).await;
     }
     assert!(failures(&room.stage.reader()).is_empty());
+    room.judge().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_decided_before_the_log_was_copied_is_written_only_at_a_persons_word() {
+    let mut room = Room::with("copied", BASE).await;
+    let proposal = room.proposing.propose(Operation::Append, SAID).await;
+    room.stage.stop(false).await;
+    room.stage.set_remembers(false);
+    room.stage.start().await;
+    room.proposing.goes_on(room.stage.handle());
+    room.proposing.decide(&proposal, Disposition::Accept).await;
+    room.stage.stop(false).await;
+    let data = room.stage.data();
+    let (copy, made) = (data.with_file_name("copy"), data.with_file_name("made"));
+    let options = thoughtstream_testkit::chaos::stage::options();
+    let store = Store::open(&data, options).unwrap();
+    back_up(&store.reader, &copy, &mut |_, _| ()).unwrap();
+    drop(store);
+    restore(&copy, &made, [9; 16], Timestamp::from_millis(9), options).unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&made, &data).unwrap();
+    room.stage.set_remembers(true);
+    room.stage.start().await;
+    room.proposing.goes_on(room.stage.handle());
+    room.until_noted("restored").await;
+    assert_eq!((room.text().as_str(), started(&room.stage.reader())), (BASE, 0));
+    let (id, key) = (held_as(), IdempotencyKey::parse("release").unwrap());
+    let control = room.stage.reader().control(&id).unwrap();
+    let operator = Operator { uid: 7, pid: 7, tty: None };
+    let release = operate::resume(&id, control.as_ref(), operator, key).unwrap();
+    assert!(room.stage.handle().decide(release).await.unwrap().placed().is_some());
+    room.until_ended(1).await;
+    assert_eq!(room.text(), format!("{BASE}{SAID}\n"));
     room.judge().await;
 }

@@ -15,7 +15,7 @@ use thoughtstream_domain::time::Timestamp;
 use tokio::task::JoinSet;
 
 use super::find::{self, Finder, Opened};
-use super::send::{Sending, deliver};
+use super::send::{COPIED, Sending, deliver};
 use super::{DispatcherArgs, Nudges, ROUND_FAILED};
 use crate::hub::{SourceFilter, Subscribed};
 use crate::killpoint::KillSite;
@@ -79,6 +79,8 @@ struct Round {
     sends: JoinSet<(Item, Result<(), Fault>)>,
     /// Where the runs ended whose outputs are being claimed for the first time.
     claiming: BTreeMap<DeliveryId, (SourceId, u64)>,
+    /// Up to which position the log is a copy: what follows from it may have been sent by the one it is a copy of.
+    copied: u64,
     /// How far it is recorded that each source was looked at.
     recorded: BTreeMap<SourceId, u64>,
     ended: u64,
@@ -97,6 +99,8 @@ impl Round {
         let holder = args.begun.take_over();
         let sending = Sending { args: args.clone(), site, client: Arc::<Client>::new(client), holder };
         let finder = Finder::new(&args, opened);
+        let reader = args.reader.clone();
+        let copied = find::blocking(move || reader.copied_through()).await?;
         let (deliveries, sent) = find::resume(&args).await?;
         let mut lanes = Lanes::default();
         for (chat, at) in sent {
@@ -105,7 +109,7 @@ impl Round {
         let recorded = finder.read().clone();
         let sends = JoinSet::new();
         let (claiming, ended) = (BTreeMap::new(), 0);
-        Ok(Self { args, sending, finder, deliveries, lanes, sends, claiming, recorded, ended, bell })
+        Ok(Self { args, sending, finder, deliveries, lanes, sends, claiming, copied, recorded, ended, bell })
     }
 
     /// Reads what was recorded of deliveries, and ends the claims that an earlier dispatcher left.
@@ -119,11 +123,15 @@ impl Round {
             let mut ended = false;
             for Open { binding, standing, latest, .. } in self.deliveries.open() {
                 let Standing::Claimed { incarnation, holder } = *standing else { continue };
-                if (incarnation, holder) == ours {
+                // The starts of another log may have had the same numbers.
+                let copied = latest.position <= self.copied;
+                if (incarnation, holder) == ours && !copied {
                     continue;
                 }
                 let here = incarnation == self.args.incarnation;
-                let sent = if here && !self.args.begun.has_begun(binding.delivery, binding.claim) {
+                let sent = if copied {
+                    Sent::Unknown { code: COPIED }
+                } else if here && !self.args.begun.has_begun(binding.delivery, binding.claim) {
                     Sent::NotSent { code: "interrupted", retry_after: None }
                 } else {
                     Sent::Unknown { code: if here { "interrupted" } else { "service-ended" } }
@@ -145,10 +153,14 @@ impl Round {
         // What moves from here on rings again.
         drop(self.bell.take());
         self.follow().await?;
-        self.take_up();
+        self.take_up().await?;
         while self.lanes.waiting() < WAITING_MAX {
             let (found, more) = self.finder.candidates().await?;
             for (candidate, source, sequence) in found {
+                if candidate.position <= self.copied {
+                    self.sending.hold(&candidate.binding).await?;
+                    continue;
+                }
                 let found = Some((source, sequence));
                 self.lanes.put_last(Item { binding: candidate.binding, not_before: None, found });
             }
@@ -176,13 +188,18 @@ impl Round {
     }
 
     /// Puts what was not sent, and what a person wants sent again, in line.
-    fn take_up(&mut self) {
+    async fn take_up(&mut self) -> Result<(), Fault> {
         for open in self.deliveries.open() {
             let Standing::Waiting { at, .. } = open.standing else { continue };
             let mut binding = open.binding.clone();
             binding.claim += 1;
+            if open.latest.position <= self.copied {
+                self.sending.hold(&binding).await?;
+                continue;
+            }
             self.lanes.put_last(Item { binding, not_before: Some(at), found: None });
         }
+        Ok(())
     }
 
     /// Returns how far each source is settled once nothing of what waits or is being claimed is in front.

@@ -17,6 +17,9 @@ const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
 /// The log refuses what a claim or its end is made of: going on would send without a record.
 const REFUSED: ReasonCode = ReasonCode::new("delivery-refused");
 
+/// Nobody knows what was sent from the log that this one is a copy of.
+pub(super) const COPIED: &str = "restored";
+
 /// Is everything that one delivery needs.
 #[derive(Clone)]
 pub(super) struct Sending {
@@ -101,6 +104,21 @@ impl Sending {
         submitted.settled().await.map_err(|_| Fault(CLOSED))?;
         self.site.pass(KillPoint::DeliveryReceiptAfter).await?;
         self.args.begun.forget(binding.delivery, binding.claim);
+        Ok(())
+    }
+}
+
+impl Sending {
+    /// Leaves a delivery to a person without sending it: it may have been sent from the log that this one is a
+    /// copy of.
+    pub(super) async fn hold(&self, binding: &DeliveryBinding) -> Result<(), Fault> {
+        let (reader, id) = (self.args.reader.clone(), binding.output);
+        let Some(output) = blocking(move || reader.event(&id)).await? else { return Ok(()) };
+        let text = dispatch::text(&output).unwrap_or_default();
+        let holder = (self.args.incarnation, self.holder);
+        let commit = dispatch::hold(binding, &output, &text, holder, COPIED);
+        // A refusal says that somebody else has claimed it, or has decided about it.
+        self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
         Ok(())
     }
 }

@@ -329,6 +329,25 @@ pub fn claim(binding: &DeliveryBinding, output: &Event, text: &str, holder: (u64
     Commit { preconditions, appends: vec![claimed.candidate(envelope)], rows: Vec::new() }
 }
 
+/// Claims a delivery and says in the same commit that nobody knows whether it was sent, for the reason `code`.
+/// Nothing is sent: a person goes on from there.
+#[must_use]
+pub fn hold(
+    binding: &DeliveryBinding,
+    output: &Event,
+    text: &str,
+    holder: (u64, u32),
+    code: &'static str,
+) -> Commit {
+    let mut commit = claim(binding, output, text, holder);
+    let parents = commit.appends.iter().map(|claimed| Parent::named(claimed.id()));
+    let unconfirmed = DeliveryUnconfirmed { binding: binding.clone(), code: code.to_owned() };
+    let mut envelope = envelope(binding, output.privacy, Parent::of(output));
+    envelope.parents = parents.collect();
+    commit.appends.push(unconfirmed.candidate(envelope));
+    commit
+}
+
 /// Ends a claim with what was learnt; exactly one end lands. `claimed` is the claim's own event.
 #[must_use]
 pub fn end(binding: &DeliveryBinding, claimed: &Event, sent: Sent, now: Timestamp) -> Commit {

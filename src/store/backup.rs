@@ -10,21 +10,26 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use redb::{Database, ReadableTable};
+use redb::{Database, ReadableTable, WriteTransaction};
 use thiserror::Error;
 use thoughtstream_domain::commit::Control;
+use thoughtstream_domain::dispatch::is_progress_name;
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::id::ConsumerId;
+use thoughtstream_domain::id::{ConsumerId, SourceId};
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::proposal::{Decidable, Disposition, ProposalDecision};
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::proposal::materialize::{Stage, documents, held_as};
 use thoughtstream_domain::time::Timestamp;
 
+use crate::codec::be64;
 use crate::disk::{Access, Backend, Disk, DiskError, DiskFile, RealDisk, RealFile, create_file, open_file};
 use crate::overlay::Overlay;
 use crate::reader::{PAGE_ROWS_MAX, Reader};
 use crate::rows::{RowError, unless_panicking};
 use crate::store::{
-    CreateError, FillError, OpenError, Options, add_tables, check_magic, damaged_rows, database_error, make,
-    open_backend, read_meta, write_meta,
+    COPIED, CreateError, FillError, OpenError, Options, add_tables, check_magic, damaged_rows,
+    database_error, make, open_backend, read_meta, write_meta,
 };
 use crate::tables::Table;
 use crate::verify::{self, Report, verify};
@@ -192,12 +197,16 @@ pub fn restore(
         return Err(RestoreError::NotSound(Box::new(report)));
     }
     let consumers = known_consumers(&reader)?;
+    let held = awaits_materialization(&reader)?;
     drop(reader);
     let disk = RealDisk::open_or_create(directory).map_err(CreateError::from)?;
     make(&disk, options, |log| {
         copy_file(backup, log.as_ref())?;
         let database = open_backend(Backend(log), options.cache_bytes)?;
         begin_anew(&database, mark, &consumers, now)?;
+        if held {
+            hold_materializer(&database, now)?;
+        }
         Ok(database)
     })?;
     disk.sync_names().map_err(CreateError::from)?;
@@ -218,16 +227,62 @@ fn copy_file(from: &Path, to: &dyn DiskFile) -> io::Result<()> {
     }
 }
 
-/// Returns every consumer that the log knows of in any way.
+/// Returns every consumer that the log knows of in any way; those that have progress and declare nothing are none.
 fn known_consumers(reader: &Reader) -> Result<Vec<ConsumerId>, RowError> {
-    let mut known: Vec<ConsumerId> = reader.consumers().into_iter().map(|consumer| consumer.id).collect();
+    let named = reader.consumers().into_iter().filter(|consumer| !is_progress_name(consumer));
+    let mut known: Vec<ConsumerId> = named.map(|consumer| consumer.id).collect();
     known.extend(reader.registered_all()?.into_iter().map(|registered| registered.consumer.id));
     known.sort();
     known.dedup();
     Ok(known)
 }
 
-/// Gives a copied log an identity of its own and pauses its consumers.
+/// Says whether a person decided about the memory document what has not come to its end.
+///
+/// # Errors
+/// [`RowError`] if the log cannot be read.
+pub(crate) fn awaits_materialization(reader: &Reader) -> Result<bool, RowError> {
+    let (source, kinds) = (SourceId::decisions(), [ProposalDecision::kind().name]);
+    let mut after = 0;
+    loop {
+        let page = reader.backlog(&kinds, &source, after, PAGE_ROWS_MAX)?;
+        let Some(last) = page.last() else { return Ok(false) };
+        after = last.sequence;
+        for event in &page {
+            let Ok(decision) = event.payload_as::<ProposalDecision>() else { continue };
+            if decision.kind != Decidable::MemoryChange || decision.disposition == Disposition::Reject {
+                continue;
+            }
+            let events = reader.materializations_of(&documents(), &decision.proposal, &event.id)?;
+            if matches!(Stage::of(&events), Stage::Waiting | Stage::Begun(..)) {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Holds back what was decided about the memory document until a person releases it.
+pub(crate) fn hold_materializer(database: &Database, now: Timestamp) -> Result<(), FillError> {
+    let mut tx = database.begin_write()?;
+    tx.set_quick_repair(true);
+    pause(&tx, &held_as(), now)?;
+    tx.commit()?;
+    Ok(())
+}
+
+fn pause(tx: &WriteTransaction, consumer: &ConsumerId, now: Timestamp) -> Result<(), FillError> {
+    let mut controls = tx.open_table(Table::Controls.definition())?;
+    let stored = controls.get(consumer.as_str().as_bytes())?;
+    let control = stored.map(|row| serde_json::from_slice::<Control>(row.value())).transpose()?;
+    let mut control = control.unwrap_or_default();
+    control.paused_since.get_or_insert(now);
+    control.pause_reason.get_or_insert_with(|| "restored from a copy of the log".to_owned());
+    let row = serde_json::to_vec(&control)?;
+    controls.insert(consumer.as_str().as_bytes(), &row[..])?;
+    Ok(())
+}
+
+/// Gives a copied log an identity of its own, marks up to where it is a copy, and pauses its consumers.
 pub(crate) fn begin_anew(
     database: &Database,
     mark: [u8; 16],
@@ -238,17 +293,14 @@ pub(crate) fn begin_anew(
     let mut tx = database.begin_write()?;
     tx.set_quick_repair(true);
     write_meta(&tx, mark, incarnation)?;
-    {
-        let mut controls = tx.open_table(Table::Controls.definition())?;
-        for consumer in consumers {
-            let stored = controls.get(consumer.as_str().as_bytes())?;
-            let control = stored.map(|row| serde_json::from_slice::<Control>(row.value())).transpose()?;
-            let mut control = control.unwrap_or_default();
-            control.paused_since.get_or_insert(now);
-            control.pause_reason.get_or_insert_with(|| "restored from a copy of the log".to_owned());
-            let row = serde_json::to_vec(&control)?;
-            controls.insert(consumer.as_str().as_bytes(), &row[..])?;
-        }
+    let last = {
+        let events = tx.open_table(Table::Events.definition())?;
+        let last = events.last()?.map(|(key, _)| be64(key.value())).transpose()?;
+        last.unwrap_or(0)
+    };
+    tx.open_table(Table::Meta.definition())?.insert(COPIED, &last.to_be_bytes()[..])?;
+    for consumer in consumers {
+        pause(&tx, consumer, now)?;
     }
     tx.commit()?;
     Ok(())

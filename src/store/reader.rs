@@ -29,7 +29,7 @@ use crate::codec::be64;
 use crate::names::NameKind;
 use crate::record::{self, Facts, Stored};
 use crate::rows::{At, Pair, RowError};
-use crate::store::Shared;
+use crate::store::{COPIED, Shared};
 use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id};
 use crate::writer::Head;
 
@@ -192,6 +192,18 @@ impl Reader {
     /// [`RowError`] if the log cannot be read.
     pub fn last_position(&self) -> Result<u64, RowError> {
         self.view(|view| view.last_position())
+    }
+
+    /// Returns the position up to which the log is a copy of another, from a backup or an export; 0 for one that
+    /// is not. What was to follow from these events may have followed elsewhere.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn copied_through(&self) -> Result<u64, RowError> {
+        self.view(|view| {
+            let row = view.get(Table::Meta, COPIED)?;
+            Ok(row.map(|row| be64(&row)).transpose().at(Table::Meta, "copied")?.unwrap_or(0))
+        })
     }
 
     pub(crate) fn last_facts(&self) -> Result<Option<(u64, Facts)>, RowError> {

@@ -26,7 +26,7 @@ use crate::writer::Writer;
 pub use error::{CreateError, OpenError};
 pub(crate) use error::{damaged_rows, database_error};
 pub use make::create_on;
-pub(crate) use make::{FillError, make, write_meta};
+pub(crate) use make::{COPIED, FillError, make, write_meta};
 pub(crate) use open::{
     APPLIED, add_tables, check_magic, encode_mark, load_names, open_backend, read_meta, remove_remains,
     reopen,

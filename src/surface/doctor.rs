@@ -273,6 +273,7 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
         | Kind::Incident
         | Kind::ActivationOpen => Health::Finding,
         Kind::ConsumerPaused
+        | Kind::EffectsHeld
         | Kind::ExecutionHeld
         | Kind::StatusUnknown
         | Kind::ServicePaused

@@ -12,6 +12,7 @@ use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::IdempotencyKey;
 use thoughtstream_domain::lifecycle::{AdapterRevision, Execution, Frame, Output};
+use thoughtstream_domain::operate;
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::delivery::{DeliveryDelivered, Reconciled};
 use thoughtstream_domain::payload::judgment::{Opinion, TrainingExample};
@@ -20,6 +21,7 @@ use thoughtstream_domain::payload::output::MessageObservation;
 use thoughtstream_domain::payload::run::RunStamp;
 use thoughtstream_domain::payload::system::Operator;
 use thoughtstream_domain::time::Timestamp;
+use thoughtstream_store::{backup, export};
 
 use super::*;
 use crate::killpoint::{KillAction, KillPoint, Trap};
@@ -230,6 +232,98 @@ async fn what_a_person_thinks_of_a_reply_becomes_a_judgment() {
     assert_eq!(judged[1].delivery, Some(receipt.id));
     assert!(judged[1].supersedes.is_some());
     assert!(judged.iter().all(|judgment| judgment.quality_eligible && !judgment.external_export_eligible));
+    bench.stop(service).await;
+}
+
+/// Puts a log made from a copy in the place of the one that is there.
+fn becomes_a_copy(bench: &Bench, through_lines: bool) {
+    let place = |name: &str| bench.directory.path().join(name);
+    let (data, copy, made) = (place("data"), place("copy"), place("made"));
+    let (mark, now, options) = ([9; 16], Timestamp::from_millis(9), Options::default());
+    let store = Store::open(&data, options).unwrap();
+    if through_lines {
+        let mut lines = Vec::new();
+        export::export(&store.reader, &mut lines, &mut |_, _| ()).unwrap();
+        export::import(&mut &lines[..], &made, mark, now, options).unwrap();
+    } else {
+        backup::back_up(&store.reader, &copy, &mut |_, _| ()).unwrap();
+        backup::restore(&copy, &made, mark, now, options).unwrap();
+        std::fs::remove_file(&copy).unwrap();
+    }
+    drop(store);
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&made, &data).unwrap();
+}
+
+/// Lets the one who answers go on, as a person does.
+async fn resumed(service: &Service) {
+    let talk = consumer("talk").id;
+    let control = service.handle().reader().control(&talk).unwrap();
+    let operator = Operator { uid: 1, pid: 2, tty: None };
+    let key = IdempotencyKey::parse("decision/resumed").unwrap();
+    written(service, operate::resume(&talk, control.as_ref(), operator, key).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_due_in_the_log_that_this_one_is_a_copy_of_waits_for_a_person() {
+    for through_lines in [false, true] {
+        let bench = Bench::new().await;
+        let service = bench.start().await;
+        bench.refuse("sendMessage", 429, Some(3_600), 1);
+        answered(&bench, &service, "tried").await;
+        until(&service, DELIVERIES, "failed", 1).await;
+        answered(&bench, &service, "behind it").await;
+        bench.stop(service).await;
+        becomes_a_copy(&bench, through_lines);
+        let service = bench.start().await;
+        let held = until(&service, DELIVERIES, "unconfirmed", 2).await;
+        for event in &held {
+            let Standing::Unconfirmed { code } = dispatch::read(event).unwrap().1 else { panic!() };
+            assert_eq!(code, "restored");
+        }
+        // What comes now is sent, and what a person wants sent.
+        resumed(&service).await;
+        answered(&bench, &service, "now").await;
+        until(&service, DELIVERIES, "delivered", 1).await;
+        assert_eq!(sent(&bench), ["now"]);
+        let operator = Operator { uid: 1, pid: 2, tty: None };
+        let key = IdempotencyKey::parse("decision/resend").unwrap();
+        let now = Timestamp::from_millis(5);
+        let word = dispatch::reconcile(&held[0], Reconciled::Resend, operator, now, key).unwrap();
+        written(&service, word).await;
+        until(&service, DELIVERIES, "delivered", 2).await;
+        assert_eq!(sent(&bench), ["now", "tried"]);
+        bench.stop(service).await;
+        let service = bench.start().await;
+        answered(&bench, &service, "later").await;
+        until(&service, DELIVERIES, "delivered", 3).await;
+        assert_eq!(sent(&bench).len(), 3, "and never by itself");
+        bench.stop(service).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_is_copied_is_nobodys_who_lives_here() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    let hold = Manner { hold: Some("answer".to_owned()), ..Manner::default() };
+    bench.telegram.add_telegram_rule(TelegramRule::bringing("held", "sendMessage", hold));
+    answered(&bench, &service, "on its way").await;
+    bench.telegram.until_held("answer", 1).await;
+    service.stop();
+    service.stop();
+    service.ended().await;
+    drop(service);
+    bench.telegram.release("answer");
+    // The first start of the copy has the number of the start that claimed.
+    becomes_a_copy(&bench, true);
+    let service = bench.start().await;
+    let left = until(&service, DELIVERIES, "unconfirmed", 1).await.remove(0);
+    assert_eq!(dispatch::read(&left).unwrap().0.claim, 1);
+    resumed(&service).await;
+    answered(&bench, &service, "next").await;
+    until(&service, DELIVERIES, "delivered", 1).await;
+    assert!(sent(&bench).iter().filter(|text| *text == "on its way").count() <= 1);
     bench.stop(service).await;
 }
 

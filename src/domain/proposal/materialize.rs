@@ -11,7 +11,7 @@ use crate::commit::{Commit, Document, Precondition};
 use crate::content::Content;
 use crate::event::{Actor, ActorKind, Envelope, Event, Parent};
 use crate::hash::Sha256Hash;
-use crate::id::{DocumentId, SourceId, TypeName};
+use crate::id::{ConsumerId, DocumentId, SourceId, TypeName};
 use crate::payload::TypedPayload;
 use crate::payload::file::{FileAdded, FileChanged, FileRenamed};
 use crate::payload::materialization::{
@@ -29,6 +29,16 @@ pub use explain::{Behind, Unexplained, Written};
 
 /// Who writes the events of a materialization.
 const MATERIALIZER: &str = "materializer";
+
+/// Returns the name under which a log that was made from a copy holds back what was decided before the copy was
+/// taken: it may have been written since. It is held while the control row of this name says that it is paused.
+///
+/// # Panics
+/// Never: the name is one.
+#[must_use]
+pub fn held_as() -> ConsumerId {
+    ConsumerId::parse(MATERIALIZER).expect("a lower-case word names a consumer")
+}
 
 /// Returns the source whose document may be changed.
 ///

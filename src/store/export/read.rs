@@ -12,6 +12,7 @@ use thoughtstream_domain::accounting::Entry;
 use thoughtstream_domain::canonical;
 use thoughtstream_domain::commit::Document;
 use thoughtstream_domain::content::Content;
+use thoughtstream_domain::dispatch::is_progress_name;
 use thoughtstream_domain::event::{Actor, Event, Payload, Reference};
 use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
 use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, SourceId, TypeName, TypeRef};
@@ -20,7 +21,7 @@ use thoughtstream_domain::time::Timestamp;
 
 use super::{EXPORT_VERSION, EventLine, Line, Sha256};
 use crate::account::{AddUp, entry_key, write_entry};
-use crate::backup::begin_anew;
+use crate::backup::{awaits_materialization, begin_anew, hold_materializer};
 use crate::disk::{Backend, Disk, RealDisk};
 use crate::execution::{write_execution, write_run};
 use crate::names::NameKind;
@@ -96,9 +97,14 @@ fn import_on(
         let reader = Reader::of(database, mark)?;
         let report = verify(&reader, verify::Options::default())?;
         let sound = report.ok;
+        let held = sound && awaits_materialization(&reader)?;
         outcome = Some(if sound { Ok(report) } else { Err(ImportError::NotSound(Box::new(report))) });
         if sound {
-            Ok(reader.into_database().ok_or("the reader was shared")?)
+            let database = reader.into_database().ok_or("the reader was shared")?;
+            if held {
+                hold_materializer(&database, now)?;
+            }
+            Ok(database)
         } else {
             Err("not sound".into())
         }
@@ -358,8 +364,11 @@ impl<'a> Importer<'a> {
         to: &mut Tables<'_>,
         consumer: &thoughtstream_domain::id::ConsumerKey,
     ) -> Result<u32, RowError> {
-        self.consumers.push(consumer.id.clone());
-        self.consumers.dedup();
+        // Who has progress and declares nothing is not a person's to resume.
+        if !is_progress_name(consumer) {
+            self.consumers.push(consumer.id.clone());
+            self.consumers.dedup();
+        }
         self.numbers.number(to, NameKind::Consumer, &consumer.to_string())
     }
 

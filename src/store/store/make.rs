@@ -95,6 +95,9 @@ fn write_first_rows(database: &Database, mark: [u8; 16]) -> Result<(), FillError
     Ok(())
 }
 
+/// The meta row that says up to which position a log is a copy of another; absent in one that is not.
+pub(crate) const COPIED: &[u8] = b"copied";
+
 /// Writes what a log says about itself; until it is there, the file is no log.
 pub(crate) fn write_meta(tx: &WriteTransaction, mark: [u8; 16], incarnation: u64) -> Result<(), RowError> {
     let mut meta = tx.open_table(Table::Meta.definition()).map_err(RowError::storage)?;

@@ -171,11 +171,11 @@ fn show(report: &Report, session: &Session, out: &mut Out) -> Result<Exit, Failu
         out.json(report)?;
     } else {
         out.line(&format!(
-            "{}, {}; every consumer is paused",
+            "{}, {}; every consumer is paused, and nothing that was due is sent or written",
             count(report.events, "event"),
             count(report.runs, "run")
         ))?;
-        out.line("next: thought inbox, then thought consumer resume ID for each that may go on")?;
+        out.line("next: thought inbox, which names the command that lets each go on")?;
     }
     Ok(Exit::Done)
 }

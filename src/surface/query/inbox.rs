@@ -13,6 +13,7 @@ use thoughtstream_domain::lifecycle::{Execution, ExecutionState, RunState};
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::activation::Step;
 use thoughtstream_domain::payload::system::Incident;
+use thoughtstream_domain::proposal::materialize::held_as;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
 
@@ -53,6 +54,8 @@ pub enum Kind {
     Proposal,
     /// A repair run proposed what could stand in place of a refused output.
     RepairProposal,
+    /// The log is a copy of another, and something that was decided there may have been done since.
+    EffectsHeld,
     /// A consumer is on its way to another version, and its bot is held back.
     ActivationOpen,
 }
@@ -74,6 +77,7 @@ impl Kind {
             Self::DeliveryUnconfirmed => "delivery-unconfirmed",
             Self::Proposal => "proposal",
             Self::RepairProposal => "repair-proposal",
+            Self::EffectsHeld => "effects-held",
             Self::ActivationOpen => "activation-open",
         }
     }
@@ -179,6 +183,7 @@ fn actors(node: &super::tree::Node, above: &str, found: &mut Vec<Waiting>) {
 }
 
 fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    let is_copy = reader.copied_through()? > 0;
     for (id, control) in reader.controls()? {
         let command = format!("thought consumer resume {id}");
         if let Some(since) = control.quarantined_since {
@@ -193,8 +198,9 @@ fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
             });
         }
         if let Some(since) = control.paused_since {
+            let held = is_copy && id == held_as();
             found.push(Waiting {
-                kind: Kind::ConsumerPaused,
+                kind: if held { Kind::EffectsHeld } else { Kind::ConsumerPaused },
                 id: id.to_string(),
                 since: Some(since),
                 why: control.pause_reason.unwrap_or_else(|| "no reason given".to_owned()),

@@ -102,6 +102,38 @@ fn a_restored_store_is_another_one_with_everyone_paused() {
 }
 
 #[test]
+fn a_log_made_from_a_copy_says_up_to_where_it_is_one() {
+    let (_, mut store) = rich();
+    // What a dispatcher has looked at is no consumer's, and no person's to resume.
+    let dispatcher = thoughtstream_domain::dispatch::dispatcher_progress(&source("telegram:garden"));
+    let looked = thoughtstream_domain::commit::Row::SetProgress {
+        consumer: dispatcher.clone(),
+        source: source("notes:desk"),
+        sequence: 1,
+    };
+    committed(&mut store, &Commit { rows: vec![looked], ..Commit::default() });
+    let position = store.reader.last_position().unwrap();
+    assert_eq!(store.reader.copied_through().unwrap(), 0);
+    let place = place();
+    back_up(&store.reader, &place.backup, &mut |_, _| ()).unwrap();
+    restore(&place.backup, &place.directory, [9; 16], at(77), options()).unwrap();
+    let mut lines = Vec::new();
+    export(&store.reader, &mut lines, &mut |_, _| ()).unwrap();
+    let imported = place.directory.with_extension("imported");
+    import(&mut &lines[..], &imported, [8; 16], at(77), options()).unwrap();
+    for directory in [&place.directory, &imported] {
+        let mut made = Store::open(directory, options()).unwrap();
+        made.writer.set_types(REGISTRY.hashes()).unwrap();
+        committed(&mut made, &append(vec![note("after", "x")]));
+        drop(made);
+        let made = Store::open(directory, options()).unwrap();
+        assert_eq!(made.reader.copied_through().unwrap(), position);
+        assert!(made.reader.control(&consumer().id).unwrap().unwrap().is_paused());
+        assert_eq!(made.reader.control(&dispatcher.id).unwrap(), None);
+    }
+}
+
+#[test]
 fn a_backup_taken_while_the_log_grows_is_the_log_at_one_moment() {
     let (_, mut store) = fresh();
     for number in 0..600 {
