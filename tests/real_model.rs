@@ -162,7 +162,7 @@ fn observed(enforces: &str) -> (String, Value) {
         .replace("filesystem:notes", "notes:test")
         .replace("  where:\n    payload.contentType: text/markdown\n", "")
         .replace("smollm2-135m-instruct", &model)
-        .replace("timeout: 60s", "timeout: 4m\n  maxOutputTokens: 600");
+        .replace("timeout: 60s", "timeout: 4m\n  maxOutputTokens: 1000");
     std::fs::write(&declared, text).unwrap();
     let service = world.serve(&[]);
     world.append("one", "The lease of the allotment ends in March and nobody has answered.").expect(0);
@@ -197,9 +197,13 @@ fn observed(enforces: &str) -> (String, Value) {
 #[test]
 #[ignore = "it needs a real model: THOUGHT_REAL_MODEL names its endpoint"]
 fn what_a_real_model_makes_of_strict_json_is_an_observation_or_a_classified_refusal() {
-    // Left to itself, a small model writes prose around it; held to the schema by its server, it cannot.
+    // Left to itself, a small model writes prose around it.
     let (free, code) = observed("[]");
     assert!(free == "completed" || code.is_string());
+    // Held to the schema by its server it cannot; it may still babble until it is cut, which is no answer either.
     let (held, code) = observed("[json-object, json-schema]");
-    assert_eq!(held, "completed", "left to itself: {free}; held to the schema: {code}");
+    assert!(
+        held == "completed" || code == "output.stop",
+        "left to itself: {free}; held to the schema: {code}"
+    );
 }
