@@ -60,7 +60,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::playing(SCRIPT)
     }
 

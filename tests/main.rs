@@ -28,6 +28,7 @@ mod cli_rehearse;
 mod cli_remembering;
 mod cli_remembering_hostile;
 mod cli_remembering_kinds;
+mod cli_restored;
 mod cli_service;
 mod cli_telegram;
 mod cli_training;

@@ -16,6 +16,7 @@ use thoughtstream_domain::dispatch::is_progress_name;
 use thoughtstream_domain::event::{Actor, Event, Payload, Reference};
 use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
 use thoughtstream_domain::id::{ConsumerId, EventId, IdempotencyKey, SourceId, TypeName, TypeRef};
+use thoughtstream_domain::payload::system::ServiceStarted;
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::time::Timestamp;
 
@@ -93,7 +94,7 @@ fn import_on(
             return Err("the export was refused".into());
         }
         let consumers = std::mem::take(&mut importer.consumers);
-        finish(&database, mark, &consumers, now)?;
+        finish(&database, mark, importer.starts, &consumers, now)?;
         let reader = Reader::of(database, mark)?;
         let report = verify(&reader, verify::Options::default())?;
         let sound = report.ok;
@@ -120,6 +121,7 @@ fn import_on(
 fn finish(
     database: &Database,
     mark: [u8; 16],
+    starts: u64,
     consumers: &[ConsumerId],
     now: Timestamp,
 ) -> Result<(), FillError> {
@@ -128,7 +130,7 @@ fn finish(
     for table in Table::ALL {
         tx.open_table(table.definition())?;
     }
-    write_meta(&tx, mark, 0)?;
+    write_meta(&tx, mark, starts)?;
     tx.commit()?;
     begin_anew(database, mark, consumers, now)
 }
@@ -161,6 +163,9 @@ struct Importer<'a> {
     hash: Sha256,
     line: u64,
     events: u64,
+    /// The number of the last start of a service that the events tell of. The log goes on from there: a start under
+    /// a number that was used would write what the log has already, and be refused.
+    starts: u64,
     consumers: Vec<ConsumerId>,
     ended: bool,
 }
@@ -192,6 +197,7 @@ impl<'a> Importer<'a> {
             hash: Sha256::default(),
             line: 0,
             events: 0,
+            starts: 0,
             consumers: Vec::new(),
             ended: false,
         }
@@ -277,6 +283,9 @@ impl<'a> Importer<'a> {
             return Err(refused("events come in the order of their positions, without gaps"));
         }
         self.events += 1;
+        if let Ok(started) = event.payload_as::<ServiceStarted>() {
+            self.starts = self.starts.max(started.incarnation);
+        }
         let source = self.numbers.number(to, NameKind::Source, event.source.as_str())?;
         let kind = self.numbers.number(to, NameKind::Type, event.kind.name.as_str())?;
         let stored = Stored { event, source, kind, parents: line.parent_positions };
