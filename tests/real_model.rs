@@ -197,9 +197,8 @@ fn observed(enforces: &str) -> (String, Value) {
 #[test]
 #[ignore = "it needs a real model: THOUGHT_REAL_MODEL names its endpoint"]
 fn what_a_real_model_makes_of_strict_json_is_an_observation_or_a_classified_refusal() {
-    // Left to itself, a small model writes prose around it.
-    let (free, code) = observed("[]");
-    assert!(free == "completed" || code.is_string());
+    // Left to itself, a small model writes prose around it; either end is held against the log.
+    let (free, _) = observed("[]");
     // Held to the schema by its server it cannot; it may still babble until it is cut, which is no answer either.
     let (held, code) = observed("[json-object, json-schema]");
     assert!(

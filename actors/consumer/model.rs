@@ -26,7 +26,7 @@ use thoughtstream_domain::id::{ConsumerId, SourceId};
 use thoughtstream_domain::lifecycle::{Admission, Execution, FailurePolicy};
 use thoughtstream_domain::packet::{Packet, PromptRevision};
 use thoughtstream_domain::proposal::capability::ProposalCapability;
-use thoughtstream_domain::provider::{AskError, ModelRequest, ProfileName, ProviderCode};
+use thoughtstream_domain::provider::{AskError, ModelRequest, ProfileName};
 use thoughtstream_effects::sandbox::Limits;
 use thoughtstream_store::RequestFault;
 use tokio::time::Instant;
@@ -115,7 +115,7 @@ enum Prepared {
 }
 
 /// Is what came of one request, as the parent saw it; a fault if a kill point kept it from being asked, and `None`
-/// if the worker never asked.
+/// if the broker said nothing.
 type Heard = Arc<Mutex<Option<Result<Result<Reply, AskError>, Fault>>>>;
 
 /// Is everything that came of a run, before it is judged.
@@ -223,8 +223,6 @@ impl Attempt {
             let heard = Arc::clone(heard);
             async move {
                 let hear = |what| *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
-                // Until the broker has said otherwise it counts as sent, and its answer as lost.
-                hear(Ok(Err(ProviderCode::BrokerEnded.into())));
                 if let Err(fault) = site.pass(KillPoint::RunnerInside).await {
                     hear(Err(fault));
                     return Outcome::Refused(code("kill-point"));

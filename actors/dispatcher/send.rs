@@ -106,9 +106,7 @@ impl Sending {
         self.args.begun.forget(binding.delivery, binding.claim);
         Ok(())
     }
-}
 
-impl Sending {
     /// Leaves a delivery to a person without sending it: it may have been sent from the log that this one is a
     /// copy of.
     pub(super) async fn hold(&self, binding: &DeliveryBinding) -> Result<(), Fault> {

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 pub use awaited::AwaitedReply;
 pub use lanes::{Due, Item, Lanes};
-pub use standing::{Deliveries, Open, ReconcileError, Standing, read, reconcile};
+pub use standing::{Deliveries, Open, ReconcileError, Standing, State, read, reconcile};
 pub use velocity::Velocity;
 
 use crate::commit::{Commit, Precondition};

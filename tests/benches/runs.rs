@@ -10,7 +10,7 @@ use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{Options, Store};
 use thoughtstream_surface::bench::log::{MARK, note};
-use thoughtstream_surface::bench::{BenchError, Ratio, Scratch};
+use thoughtstream_surface::bench::{BenchError, Ratio, Row, Scratch};
 
 use super::process::{Home, Running};
 use super::{Found, Plan, sandbox};
@@ -21,32 +21,38 @@ const ANSWER: &str =
 const SIZES: [(usize, u64); 2] = [(1, 300), (64, 20)];
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Measures one consumer, and very many at once.
+/// A whole run, and the part of it that its sandbox is.
+const RUN: &str = "whole runs";
+
+/// Measures one consumer, and very many at once; beside them a sandbox alone, to be held against one whole run.
 pub(crate) fn run(plan: &Plan) -> Result<Found, BenchError> {
+    let mut rows = sandbox::one_at_a_time(plan)?;
     let mut ratios = Vec::new();
-    let sandbox = sandbox::one_at_a_time(plan)?;
     for (consumers, notes) in SIZES {
-        let mut runs = measured(plan, consumers, notes)?;
-        runs.sort_unstable();
-        let first = runs.iter().map(|run| run.received).min().unwrap_or(0);
-        let last = runs.iter().map(|run| run.received + run.millis).max().unwrap_or(0);
-        let per_second = runs.len() as f64 * 1000.0 / (last - first).max(1) as f64;
-        let at = |percent: usize| runs[(runs.len() - 1) * percent / 100].millis as f64;
+        let row = row(consumers, measured(plan, consumers, notes)?);
         if consumers == 1 {
-            ratios.push(Ratio::at_most("a whole run with one in flight: p50, milliseconds", at(50), 30.0));
-            ratios.push(Ratio::at_most("a whole run with one in flight: p99, milliseconds", at(99), 100.0));
-            // Each of these runs follows the one before: the rate tells the half of them more finely than a clock
-            // of whole milliseconds.
-            let share = sandbox / (1000.0 / per_second);
-            ratios.push(Ratio::at_most("the sandbox's share of a whole run", share, 1.0));
+            let millis = row.p50_us as f64 / 1000.0;
+            ratios.push(Ratio::at_most("a whole run with one in flight: p50, milliseconds", millis, 30.0));
         } else {
             let name = format!("whole runs a second with {consumers} in flight");
-            ratios.push(Ratio::at_least(&name, per_second, 100.0));
-            let name = format!("a whole run with {consumers} in flight: p99, milliseconds");
-            ratios.push(Ratio::at_most(&name, at(99), 2000.0));
+            ratios.push(Ratio::at_least(&name, row.per_second, 100.0));
         }
+        rows.push(row);
     }
-    Ok(Found { rows: Vec::new(), ratios })
+    Ok(Found { rows, ratios })
+}
+
+/// Adds up runs, of which there is at least one. The log's clock has whole milliseconds.
+fn row(writers: usize, mut runs: Vec<Took>) -> Row {
+    runs.sort_unstable();
+    let first = runs.iter().map(|run| run.received).min().unwrap_or(0);
+    let last = runs.iter().map(|run| run.received + run.millis).max().unwrap_or(0);
+    let at = |percent: usize| {
+        let took = runs[(runs.len() - 1) * percent / 100].millis;
+        u64::try_from(took).unwrap_or(0) * 1000
+    };
+    let per_second = runs.len() as f64 * 1000.0 / (last - first).max(1) as f64;
+    Row { name: RUN.to_owned(), writers, per_second, p50_us: at(50), p99_us: at(99) }
 }
 
 /// Is one run: how long it took and when it began, in milliseconds.
@@ -87,7 +93,7 @@ fn measured(plan: &Plan, consumers: usize, notes: u64) -> Result<Vec<Took>, Benc
     let service = Running::start(&home)?;
     let runs = until_completed(&home, expected)?;
     service.stop()?;
-    let asked = rehearsal.provider_requests().len();
+    let asked = usize::try_from(rehearsal.counters().provider.requests).unwrap_or(0);
     if asked != expected {
         return Err(BenchError::of(std::io::Error::other(format!("{asked} requests for {expected} runs"))));
     }

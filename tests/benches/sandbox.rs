@@ -9,7 +9,7 @@ use thoughtstream_domain::id::RunId;
 use thoughtstream_domain::provider::StopReason;
 use thoughtstream_effects::sandbox::{Launcher, Limits};
 use thoughtstream_surface::bench::closed::closed_loop;
-use thoughtstream_surface::bench::{BenchError, Ratio, Scratch, Table};
+use thoughtstream_surface::bench::{BenchError, Ratio, Row, Scratch, Table};
 use tokio::time::{Duration, Instant};
 
 use super::{Found, Plan};
@@ -34,10 +34,9 @@ pub(crate) fn run(plan: &Plan) -> Result<Found, BenchError> {
     Ok(Found { rows: table.rows(), ratios })
 }
 
-/// Returns how long one at a time takes, in milliseconds, by the rate.
-pub(crate) fn one_at_a_time(plan: &Plan) -> Result<f64, BenchError> {
-    let table = table(plan, vec![(RUN, 1)])?;
-    Ok(table.row(RUN, 1).map_or(0.0, |row| 1000.0 / row.per_second))
+/// Measures one run at a time alone.
+pub(crate) fn one_at_a_time(plan: &Plan) -> Result<Vec<Row>, BenchError> {
+    Ok(table(plan, vec![(RUN, 1)])?.rows())
 }
 
 fn table(plan: &Plan, cells: Vec<(&'static str, usize)>) -> Result<Table, BenchError> {

@@ -38,6 +38,8 @@ pub const MISSING_PROMPT: Code = Code::new("declaration.missing-prompt");
 pub const BAD_PROMPT: Code = Code::new("declaration.bad-prompt");
 /// The declaration would be woken by what it writes itself.
 pub const LOOP: Code = Code::new("declaration.loop");
+/// An id under which the service itself keeps something.
+pub const RESERVED_ID: Code = Code::new("declaration.reserved-id");
 /// An inference account for a consumer that asks no model.
 pub const ACCOUNTING_WITHOUT_MODEL: Code = Code::new("declaration.accounting-without-model");
 /// Another declaration was registered under this id and version.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::compile::Compiler;
 use super::keys::DECLARATION;
 use super::{Catalog, ContextStrategy, Declaration, DeclarationSet, codes};
-use crate::id::ConsumerId;
+use crate::dispatch::is_progress_name;
+use crate::id::{ConsumerId, ConsumerKey};
+use crate::proposal::materialize::held_as;
 use crate::yaml::{self, Limits, Problem, Value as Yaml};
 
 /// The largest prompt in bytes; it is part of every context packet of its consumer.
@@ -44,6 +46,11 @@ pub fn load_all(
         let mut compiler = Compiler { source: &reading.source, catalog, prompts, problems: &mut problems };
         let declaration = compiler.declaration(&root);
         if let Some((id, span)) = compiler.id(&root) {
+            if is_reserved(&id) {
+                let message = "the log keeps something of the service itself under this id";
+                let problem = reading.source.problem(span, codes::RESERVED_ID, message);
+                problems.push(problem.with_hint("give it another id"));
+            }
             let first = seen.entry(id).or_insert_with(|| (name.clone(), span.line));
             if first.0 != *name {
                 let message =
@@ -72,6 +79,12 @@ pub fn load_all(
     }
     problems.sort_by(|one, other| one.order().cmp(&other.order()));
     Err(problems)
+}
+
+/// Says whether the log keeps something under this id that is no consumer's: how far a bot was read or answered, and
+/// what is held back in a copy.
+fn is_reserved(id: &ConsumerId) -> bool {
+    *id == held_as() || is_progress_name(&ConsumerKey::new(id.clone(), 1))
 }
 
 /// Exactly one enabled declaration answers people directly: two would both answer one message.

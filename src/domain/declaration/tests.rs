@@ -440,6 +440,17 @@ fn files_are_checked_against_each_other() {
 }
 
 #[test]
+fn an_id_under_which_the_service_keeps_something_is_no_consumers() {
+    let named = |id: &str| places(&FULL.replacen("id: journal-tasks", &format!("id: {id}"), 1));
+    for id in ["dispatcher-garden", "feedback-garden", "materializer"] {
+        assert_eq!(named(id), ["1:5 declaration.reserved-id"]);
+    }
+    for id in ["dispatcher", "feedbacks", "materializer-of-notes"] {
+        assert!(named(id).is_empty(), "{id}");
+    }
+}
+
+#[test]
 fn bad_bytes_are_one_clear_error_each() {
     let bad: [(&str, Vec<u8>, &str); 6] = [
         ("binary.yaml", (0..=255).collect(), "yaml.not-utf8"),

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::commit::{Commit, Precondition};
 use crate::event::{Actor, ActorKind, Envelope, Event, Parent};
 use crate::id::{DeliveryId, IdempotencyKey, SourceId};
@@ -45,16 +47,46 @@ pub enum Standing {
     },
 }
 
+/// Says in a word where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It is being sent.
+    Claimed,
+    /// It was not sent and is tried again.
+    Waiting,
+    /// It arrived.
+    Delivered,
+    /// It did not and will not.
+    Failed,
+    /// Nobody knows.
+    Unconfirmed,
+}
+
+impl State {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
 impl Standing {
     /// Returns the word for it.
     #[must_use]
-    pub const fn as_str(&self) -> &'static str {
+    pub const fn state(&self) -> State {
         match self {
-            Self::Claimed { .. } => "claimed",
-            Self::Waiting { .. } => "waiting",
-            Self::Delivered => "delivered",
-            Self::Failed { .. } => "failed",
-            Self::Unconfirmed { .. } => "unconfirmed",
+            Self::Claimed { .. } => State::Claimed,
+            Self::Waiting { .. } => State::Waiting,
+            Self::Delivered => State::Delivered,
+            Self::Failed { .. } => State::Failed,
+            Self::Unconfirmed { .. } => State::Unconfirmed,
         }
     }
 
@@ -201,7 +233,7 @@ pub fn reconcile(
         | (Standing::Claimed { .. } | Standing::Waiting { .. } | Standing::Delivered, _) => false,
     };
     if !decided {
-        return Err(ReconcileError::Standing { found: standing.as_str() });
+        return Err(ReconcileError::Standing { found: standing.state().as_str() });
     }
     let actor = Actor::ours(ActorKind::Person, &format!("uid:{}", operator.uid));
     let parents = vec![Parent::of(latest)];

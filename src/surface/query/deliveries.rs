@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use thoughtstream_domain::dispatch::{self, Standing};
+use thoughtstream_domain::dispatch::{self, Standing, State};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{DeliveryId, EventId, RunId, SourceId};
 use thoughtstream_domain::payload::TypedPayload as _;
@@ -21,48 +21,6 @@ use crate::failure::Failure;
 /// How many events of deliveries are looked at for one that is listed; each has a few.
 const EVENTS_PER_ROW: u64 = 8;
 
-/// Says where a delivery stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeliveryState {
-    /// It is being sent.
-    Claimed,
-    /// It was not sent and is tried again.
-    Waiting,
-    /// It arrived.
-    Delivered,
-    /// It did not and will not.
-    Failed,
-    /// Nobody knows.
-    Unconfirmed,
-}
-
-impl DeliveryState {
-    /// Returns the word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claimed => "claimed",
-            Self::Waiting => "waiting",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-            Self::Unconfirmed => "unconfirmed",
-        }
-    }
-}
-
-impl From<&Standing> for DeliveryState {
-    fn from(standing: &Standing) -> Self {
-        match standing {
-            Standing::Claimed { .. } => Self::Claimed,
-            Standing::Waiting { .. } => Self::Waiting,
-            Standing::Delivered => Self::Delivered,
-            Standing::Failed { .. } => Self::Failed,
-            Standing::Unconfirmed { .. } => Self::Unconfirmed,
-        }
-    }
-}
-
 /// Is a delivery as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -70,7 +28,7 @@ pub struct Delivery {
     /// Its id.
     pub id: DeliveryId,
     /// Where it stands.
-    pub state: DeliveryState,
+    pub state: State,
     /// Since when.
     pub since: Timestamp,
     /// Why, where there is a reason.
@@ -110,7 +68,7 @@ impl Delivery {
         let DeliveryBinding { delivery, claim, route, bot, chat, run, output, .. } = binding;
         Self {
             id: delivery,
-            state: standing.into(),
+            state: standing.state(),
             since: event.recorded_at,
             why,
             retry_at,
@@ -211,6 +169,16 @@ pub fn of_output(reader: &Reader, output: &EventId) -> Result<Option<Delivery>, 
     Ok(None)
 }
 
+/// Returns the command that shows a delivery.
+pub(crate) fn show(id: &DeliveryId) -> String {
+    format!("thought delivery show {id}")
+}
+
+/// Returns the commands that decide about a delivery whose end nobody knows.
+pub(crate) fn ways(id: &DeliveryId) -> Vec<String> {
+    ["confirm", "resend", "abandon"].map(|way| format!("thought delivery {way} {id}")).into()
+}
+
 /// Adds the deliveries whose end nobody knows and nobody has decided.
 ///
 /// # Errors
@@ -235,10 +203,8 @@ pub fn waiting(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure>
                     id: id.to_string(),
                     since: Some(event.recorded_at),
                     why: format!("{}: it may or may not have arrived in chat {}", code, binding.chat),
-                    command: format!("thought delivery show {id}"),
-                    ways: ["confirm", "resend", "abandon"]
-                        .map(|way| format!("thought delivery {way} {id}"))
-                        .into(),
+                    command: show(&id),
+                    ways: ways(&id),
                     hidden_until: None,
                 });
             }

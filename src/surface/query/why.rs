@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::change::event_ids;
 use thoughtstream_domain::commit::ExecutionKey;
-use thoughtstream_domain::dispatch::AwaitedReply;
+use thoughtstream_domain::dispatch::{AwaitedReply, State as DeliveryState};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, DeliveryId, DocumentId, EventId, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, RunState};
@@ -11,7 +11,7 @@ use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
 use super::consumers::{self, Consumer, State};
-use super::deliveries::{self, Delivery, DeliveryState};
+use super::deliveries::{self, Delivery};
 use super::events::find;
 use super::proposals::{self, Proposal};
 use super::runs::find_execution;
@@ -157,10 +157,9 @@ fn delivered(delivery: &Delivery) -> String {
 
 /// Returns the commands that show or move a delivery, the harmless one first.
 fn ways(delivery: &Delivery) -> Vec<String> {
-    let id = &delivery.id;
-    let mut ways = vec![format!("thought delivery show {id}")];
+    let mut ways = vec![deliveries::show(&delivery.id)];
     if delivery.state == DeliveryState::Unconfirmed {
-        ways.extend(["confirm", "resend", "abandon"].map(|word| format!("thought delivery {word} {id}")));
+        ways.extend(deliveries::ways(&delivery.id));
     }
     ways
 }
