@@ -127,6 +127,24 @@ fn a_version_rises_in_its_own_file_and_nothing_else_changes() {
 }
 
 #[test]
+fn a_declaration_that_is_shown_can_be_saved_and_is_the_same() {
+    let world = World::with_config();
+    let list = || world.thought(&["declaration", "list", "--json"]).expect(0).lines();
+    let fingerprints = |all: &[serde_json::Value]| -> Vec<(String, String)> {
+        all.iter().map(|one| (one["consumer"].to_string(), one["fingerprint"].to_string())).collect()
+    };
+    let before = list();
+    assert!(before.len() > 5, "{before:?}");
+    for declared in &before {
+        let (id, _version) = declared["consumer"].as_str().unwrap().split_once('@').unwrap();
+        let shown = world.thought(&["declaration", "show", id]).expect(0).stdout;
+        std::fs::write(world.config.join(format!("declarations/{id}.yaml")), shown).unwrap();
+    }
+    world.thought(&["declaration", "check"]).expect(0);
+    assert_eq!(fingerprints(&list()), fingerprints(&before));
+}
+
+#[test]
 fn files_that_are_too_large_or_no_files_are_problems_and_hide_no_others() {
     let world = World::with_config();
     let at = |name: &str| world.config.join(name);

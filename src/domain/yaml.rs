@@ -19,6 +19,7 @@ mod schema;
 mod shape;
 mod spelling;
 mod text;
+mod write;
 
 pub use check::check;
 pub use frontmatter::{Frontmatter, frontmatter};
@@ -27,6 +28,7 @@ pub use scalar::INTEGER_MAX;
 pub use schema::json_schema;
 pub use shape::{Choice, Form, Key, Need, Shape, duration_ms, duration_text};
 pub use spelling::nearest;
+pub use write::write;
 
 /// The kinds of problem that reading can find.
 pub mod codes {

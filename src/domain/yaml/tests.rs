@@ -308,6 +308,64 @@ proptest! {
         prop_assert!(reading.problems.is_empty(), "{text}\n{}", render_all(&reading.problems));
         prop_assert_eq!(reading.root.unwrap().to_json(), tree);
     }
+
+    /// What we write is read back as the same value, by both readers, and shows no terminal anything hostile.
+    #[test]
+    fn what_is_written_here_is_read_back(tree in written()) {
+        let text = write(&tree);
+        let reading = reading(&text);
+        prop_assert!(reading.problems.is_empty(), "{text}\n{}", render_all(&reading.problems));
+        prop_assert_eq!(reading.root.unwrap().to_json(), tree);
+        prop_assert!(!text.chars().any(|c| c != '\n' && crate::text::is_hostile(c)), "{text}");
+    }
+}
+
+#[test]
+fn a_word_with_two_meanings_is_written_in_quotes() {
+    let value = serde_json::json!({ "thinkingLevel": "off", "on": "1:30", "type": "a.b.c@1", "path": "notes/a.md",
+        "empty": "", "lines": "One.\nTwo: three.\n", "cut": "a\n\n", "list": [["x"], {}, []], "mark": "a\u{202e}b" });
+    insta::assert_snapshot!(write(&value), @r#"
+    cut: "a\n\n"
+    empty: ""
+    lines: |
+      One.
+      Two: three.
+    list:
+      - - x
+      - {}
+      - []
+    mark: "a\U0000202Eb"
+    "on": "1:30"
+    path: notes/a.md
+    thinkingLevel: "off"
+    type: a.b.c@1
+    "#);
+}
+
+/// Trees whose texts are any that a file of ours can hold.
+fn written() -> impl Strategy<Value = serde_json::Value> {
+    let text = || {
+        prop_oneof![
+            "[ -~]{0,12}",
+            "(on|off|yes|no|~|null|true|0x1f|1_000|1:30|1e3|\\.5|-|=|<<|2026-11-30|\\+1)",
+            "[ -~\n\tä😀\u{202e}\u{200b}\u{2028}\u{feff}\u{e0041}\u{ad}\r]{0,16}",
+            "[ a-z#:-]{0,6}\n[ a-z#:-]{0,6}\n{0,2}[ a-z]{0,3}\n{0,2}",
+        ]
+    };
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(serde_json::Value::from),
+        any::<i32>().prop_map(serde_json::Value::from),
+        text().prop_map(serde_json::Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
+            prop::collection::btree_map(text(), inner, 0..4)
+                .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+        ]
+    })
+    .prop_filter("null alone is an empty document", |tree| !tree.is_null())
 }
 
 /// Trees of values that every reader reads alike.

@@ -10,7 +10,7 @@ use thoughtstream_domain::commit::Registered;
 use thoughtstream_domain::declaration::{Declaration, DeclarationSet, bump, check_registered, diff};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey};
-use thoughtstream_domain::yaml::{Problem, render_all};
+use thoughtstream_domain::yaml::{self, Problem, render_all};
 use thoughtstream_effects::atomic;
 
 use super::asking::{self, Gather, read};
@@ -181,11 +181,7 @@ fn show(id: &ConsumerId, session: &Session, out: &mut Out) -> Result<Exit, Failu
         line(declaration.file()),
         declaration.fingerprint()
     ))?;
-    let text = serde_yaml::to_string(&value).map_err(|error| {
-        Failure::new(Exit::Bug, "declaration.write", "a declaration cannot be written as YAML")
-            .because(&error)
-    })?;
-    for text in text.lines() {
+    for text in yaml::write(&value).lines() {
         out.line(&line(text))?;
     }
     Ok(Exit::Done)

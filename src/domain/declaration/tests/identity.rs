@@ -51,7 +51,7 @@ fn the_prompt_is_part_of_the_fingerprint() {
 fn a_declaration_in_its_own_words_loads_again() {
     for text in [MINIMAL, FULL] {
         let declaration = one(text);
-        let written = serde_yaml::to_string(&declaration.to_json()).unwrap();
+        let written = crate::yaml::write(&declaration.to_json());
         assert_eq!(one(&written).fingerprint(), declaration.fingerprint(), "{written}");
     }
 }
