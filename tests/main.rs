@@ -16,6 +16,7 @@ mod cli_context;
 mod cli_copies;
 mod cli_demo;
 mod cli_doctor;
+mod cli_escalated;
 mod cli_events;
 mod cli_first_steps;
 mod cli_models;

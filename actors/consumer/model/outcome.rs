@@ -3,10 +3,12 @@
 use thoughtstream_channels::provider::Wire;
 use thoughtstream_domain::accounting::{Charge, Measured, Reservation, Settled};
 use thoughtstream_domain::commit::Commit;
-use thoughtstream_domain::contract::{Accepted, Judged, Rejection, Stop, judge_proposing};
+use thoughtstream_domain::contract::{Accepted, Judged, Recommendation, Rejection, Stop, judge_proposing};
 use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::lifecycle::{Execution, Made, Output};
 use thoughtstream_domain::packet::Packet;
+use thoughtstream_domain::payload::TypedPayload as _;
+use thoughtstream_domain::payload::escalation::Escalation;
 use thoughtstream_domain::payload::output::{MessageObservation, Provenance};
 use thoughtstream_domain::payload::proposal::Proposer;
 use thoughtstream_domain::payload::repair::{RepairProposed, RepairRequested};
@@ -119,11 +121,14 @@ impl Attempt {
         charge: Charge,
     ) -> Result<Commit, Ended> {
         let Judged { accepted, proposals } = judged;
+        let recommended = accepted.value.recommendation().cloned();
         let Some(output) = finish.output(execution, accepted) else {
             return Ok(self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge));
         };
         self.site.pass(KillPoint::ProposalOutputMade).await?;
         let proposer = finish.proposer(execution, &output);
+        let escalation =
+            recommended.and_then(|recommended| self.escalation(&recommended, execution, &proposer));
         let proposals = match self.proposals(execution, proposer, proposals).await? {
             Ok(proposals) => proposals,
             Err(error) => {
@@ -133,13 +138,29 @@ impl Attempt {
         self.site.pass(KillPoint::ProposalsMade).await?;
         let frame = self.spec.frame(self.incarnation, self.clock.now());
         let ending = (finish.reservation.clone(), charge.clone());
-        let made = Made { outputs: vec![output], proposals };
+        let outputs = std::iter::once(output).chain(escalation).collect();
+        let made = Made { outputs, proposals };
         let commit = match execution.complete(&frame, ending, &self.registry, made) {
             Ok(commit) => commit,
             Err(_) => self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge),
         };
         self.site.pass(KillPoint::ProposalSettlementMade).await?;
         Ok(commit)
+    }
+
+    /// Makes the escalation that an output recommends, if the declaration may write one.
+    fn escalation(
+        &self,
+        recommended: &Recommendation,
+        execution: &Execution,
+        proposer: &Proposer,
+    ) -> Option<Output> {
+        if !self.spec.emit.iter().any(|name| name.as_str() == Escalation::NAME) {
+            return None;
+        }
+        let triggers = execution.triggers.iter().map(|trigger| trigger.id);
+        let from = &execution.consumer.id;
+        Escalation::recommended(from, recommended, proposer.output, triggers).map(|made| made.output())
     }
 
     fn rejected(

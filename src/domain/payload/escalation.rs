@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::TypedPayload;
+use crate::contract::Recommendation;
 use crate::event::Reference;
 use crate::id::{ConsumerId, EventId};
 use crate::lifecycle::Output;
@@ -32,7 +33,31 @@ impl TypedPayload for Escalation {
     const PROMOTED: &'static [&'static str] = &["to"];
 }
 
+/// No escalation names more evidence; what is left out stands in the lineage of the observation it names first.
+pub const EVIDENCE_MAX: usize = 64;
+
+/// The proposed action that asks for an escalation.
+pub const ESCALATE: &str = "escalate";
+
 impl Escalation {
+    /// Reads what an observation recommends: an escalation, if its proposed action is [`ESCALATE`] and its target
+    /// `consumer:ID` is another consumer than `from`. A model names whom and why; the evidence is the run's own:
+    /// the observation, then the events that it was made of, [`EVIDENCE_MAX`] at most.
+    #[must_use]
+    pub fn recommended(
+        from: &ConsumerId,
+        recommendation: &Recommendation,
+        observation: EventId,
+        triggers: impl Iterator<Item = EventId>,
+    ) -> Option<Self> {
+        let to = ConsumerId::parse(recommendation.target().strip_prefix("consumer:")?).ok()?;
+        if recommendation.proposed_action() != ESCALATE || to == *from {
+            return None;
+        }
+        let evidence = std::iter::once(observation).chain(triggers).take(EVIDENCE_MAX).collect();
+        Some(Self { to, reason: recommendation.reason().to_owned(), evidence })
+    }
+
     /// Returns the address of a consumer, as envelopes and subscriptions write it.
     ///
     /// # Panics
@@ -50,5 +75,48 @@ impl Escalation {
     pub fn output(&self) -> Output {
         let payload = serde_json::to_value(self).expect("text and lists of text");
         Output { kind: Self::kind(), payload, address: Some(Self::address(&self.to)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Contract;
+
+    fn recommended(target: &str, action: &str, triggers: u8) -> Option<Escalation> {
+        let value = serde_json::json!({
+            "summary": "s", "tags": [], "importance": "low", "confidence": 0.5,
+            "recommendation": { "target": target, "reason": "It contradicts itself.", "proposedAction": action },
+        });
+        let observation = Contract::observation().check(&value).ok().unwrap();
+        let id = |at: u8| EventId::from_bytes([at; 32]);
+        let from = ConsumerId::parse("reader").unwrap();
+        Escalation::recommended(&from, observation.recommendation().unwrap(), id(0), (1..=triggers).map(id))
+    }
+
+    #[test]
+    fn only_the_exact_words_escalate_and_never_to_itself() {
+        let raised = recommended("consumer:deep-reader", "escalate", 2).unwrap();
+        assert_eq!((raised.to.as_str(), raised.reason.as_str()), ("deep-reader", "It contradicts itself."));
+        assert_eq!(raised.evidence, [0, 1, 2].map(|at| EventId::from_bytes([at; 32])));
+        assert_eq!(raised.output().address.unwrap().as_str(), "consumer:deep-reader");
+        for (target, action) in [
+            ("consumer:reader", "escalate"),
+            ("consumer:deep-reader", "Escalate"),
+            ("consumer:deep-reader", "notify"),
+            ("deep-reader", "escalate"),
+            ("consumer:Deep Reader", "escalate"),
+            ("consumer:", "escalate"),
+            ("owner-telegram", "escalate"),
+        ] {
+            assert_eq!(recommended(target, action, 1), None, "{target} {action}");
+        }
+    }
+
+    #[test]
+    fn the_evidence_is_bounded_and_begins_with_the_observation() {
+        let raised = recommended("consumer:deep-reader", "escalate", 200).unwrap();
+        assert_eq!(raised.evidence.len(), EVIDENCE_MAX);
+        assert_eq!(raised.evidence[0], EventId::from_bytes([0; 32]));
     }
 }

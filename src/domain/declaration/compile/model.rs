@@ -11,6 +11,7 @@ use crate::declaration::keys::model::{CONVERSATION_KEYS, NOT_A_MODEL, RUNNER_KEY
 use crate::declaration::model::{Conversation, DocumentRecipe, DocumentSubscription, ModelRunner, Strategy};
 use crate::id::{ConsumerId, SourceId, TypeName};
 use crate::payload::TypedPayload as _;
+use crate::payload::escalation::Escalation;
 use crate::payload::output::MessageObservation;
 use crate::payload::repair::{RepairProposed, RepairRequested};
 use crate::payload::telegram::TelegramMessage;
@@ -191,17 +192,33 @@ impl Compiler<'_> {
             let hint = "remove it: what is sent is reserved and recorded first";
             self.refuse(settled.span, MISPLACED, "a model is never asked before that is recorded", hint);
         }
+        self.what_a_model_writes(root);
+    }
+
+    /// Refuses types that a model run does not write: its one output, and an escalation that an observation recommends.
+    fn what_a_model_writes(&mut self, root: &Node) {
         let repairs = root.get("role").and_then(Node::text) == Some("repair");
         let output = if repairs { RepairProposed::NAME } else { MessageObservation::NAME };
-        for item in root.get("emit").into_iter().flat_map(Node::items) {
-            if item.text().is_some_and(|name| name != output && TypeName::parse(name).is_ok()) {
-                let message = if repairs {
-                    "a repair proposes, and nothing else"
-                } else {
-                    "a model's output is an observation"
-                };
-                self.refuse(item.span, codes::NOT_WRITTEN, message, &format!("write `emit: [{output}]`"));
-            }
+        let emitted: Vec<&Node> = root.get("emit").into_iter().flat_map(Node::items).collect();
+        let observes = emitted.iter().any(|item| item.text() == Some(output));
+        let converses = root.get("outputMode").and_then(Node::text) == Some("conversation-text");
+        for item in emitted {
+            let Some(name) = item.text().filter(|name| TypeName::parse(name).is_ok()) else { continue };
+            let (message, hint) = match name {
+                name if name == output => continue,
+                Escalation::NAME if !repairs && converses => (
+                    "a conversation recommends nothing, so nothing escalates",
+                    format!("write `emit: [{output}]`"),
+                ),
+                Escalation::NAME if !repairs && observes => continue,
+                Escalation::NAME if !repairs => (
+                    "an escalation stands beside an observation",
+                    format!("write `emit: [{output}, {name}]`"),
+                ),
+                _ if repairs => ("a repair proposes, and nothing else", format!("write `emit: [{output}]`")),
+                _ => ("a model's output is an observation", format!("write `emit: [{output}]`")),
+            };
+            self.refuse(item.span, codes::NOT_WRITTEN, message, &hint);
         }
     }
 

@@ -286,3 +286,24 @@ fn neighbors_are_asked_for_by_observers_and_fit_the_context() {
     );
     assert!(codes(&asked(REPAIR, "maxChars: 24000")).contains(&"declaration.repair"));
 }
+
+#[test]
+fn an_observer_may_escalate_beside_its_observation_and_nobody_else_may() {
+    const RAISED: &str = "stream.thought.escalation.raised";
+    let beside =
+        |text: &str| text.replacen("message.observation]", &format!("message.observation, {RAISED}]"), 1);
+    assert_eq!(one(&beside(OBSERVER)).emit().len(), 2);
+    let codes = |text: &str| codes_of(&load(&[("a.yaml", text)]).err().unwrap_or_default());
+    assert_eq!(codes(&beside(CONVERSATION)), ["declaration.type-not-written"]);
+    let alone = OBSERVER.replace("stream.thought.derived.message.observation", RAISED);
+    assert_eq!(codes(&alone), ["declaration.type-not-written"]);
+    assert!(
+        codes(&REPAIR.replace("repair.proposed]", &format!("repair.proposed, {RAISED}]")))
+            .contains(&"declaration.type-not-written")
+    );
+    // Woken by what it escalates itself, it would never come to rest.
+    let woken = beside(OBSERVER).replace("[stream.thought.source.file.added]", &format!("[{RAISED}]"));
+    let woken = woken.replace("  sources: [filesystem:notes]\n", "  kinds: [agent]\n");
+    assert_eq!(codes(&woken), ["declaration.loop"]);
+    assert!(codes(&woken.replace("  kinds: [agent]", "  sources: [agent:other]")).is_empty());
+}
