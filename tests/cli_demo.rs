@@ -3,6 +3,8 @@
 use std::io::Read as _;
 use std::process::Stdio;
 
+use serde_json::{Value, json};
+
 use crate::cli_world::World;
 
 #[test]
@@ -14,6 +16,42 @@ fn the_demonstration_ends_by_itself_and_leaves_nothing_behind() {
     }
     let left: Vec<_> = std::fs::read_dir(world.base()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("demo")), "{left:?}");
+}
+
+#[test]
+fn a_program_is_told_one_value_and_nobody_is_asked() {
+    let world = World::new();
+    let told = world.thought(&["demo", "--json"]).expect(0);
+    let folder = told.json();
+    assert_eq!(folder["files"], 15);
+    assert_eq!(folder["deaths"].as_array().unwrap().len(), 2, "{folder}");
+    assert_eq!((&folder["verify"]["ok"], &folder["alive"]["name"]), (&true.into(), &"thoughtstream".into()));
+    assert!(folder["events"]["stream.thought.source.file.added@1"] == 15, "{folder}");
+    // A terminal changes nothing about that.
+    let (code, shown) =
+        world.at_a_terminal(&["demo", "--conversation", "--json"], "or reject (r) ", &["r\n"]);
+    assert_eq!(code, 0, "{shown}");
+    let told: Value = serde_json::from_str(shown.trim()).unwrap_or_else(|_| panic!("{shown}"));
+    assert_eq!(
+        told["turns"][0],
+        json!({ "said": "hello", "answered": "Hello Ada. What are you working on?" })
+    );
+    assert_eq!((&told["requests"], &told["arrived"]), (&2.into(), &2.into()));
+    assert_eq!(told["accounts"][0]["reserved"]["inputTokens"], 60_000);
+    assert!(told["events"].as_array().unwrap().iter().all(|event| event["id"].is_string()), "{told}");
+    let proposal = &told["proposal"];
+    assert_eq!(
+        (&proposal["state"], &proposal["decision"]["disposition"]),
+        (&"materialized".into(), &"accept".into())
+    );
+    assert_eq!(proposal["content"]["text"], "Lives in Lisbon.");
+    assert!(told["memory"].as_str().unwrap().contains("Lives in Lisbon."));
+    assert_eq!((&told["verify"]["ok"], &told["kept"]), (&true.into(), &Value::Null));
+    let kept = world.thought(&["demo", "--json", "--keep"]).expect(0).json();
+    assert!(std::path::Path::new(kept["kept"].as_str().unwrap()).is_dir());
+    // What goes wrong is a failure and no half of a tale.
+    let empty = world.thought(&["demo", "--json", &world.notes.display().to_string()]).expect(1);
+    assert!(empty.stdout.is_empty() && empty.stderr.contains("\"demo.empty\""), "{empty:?}");
 }
 
 #[test]

@@ -47,6 +47,17 @@ fn a_wrong_command_line_is_usage_and_help_is_not() {
         let answer = world.thought(wrong).expect(2);
         assert!(answer.stdout.is_empty() && !answer.stderr.is_empty(), "{wrong:?}");
     }
+    // A program is told which argument it was, too.
+    for (wrong, named) in [
+        (&["event", "show", "--json"][..], "<ID>"),
+        (&["event", "show", "evt_x", "--json"], "evt_x"),
+        (&["tree", "--wach", "--json"], "--wach"),
+    ] {
+        let answer = world.thought(wrong).expect(2);
+        let failure: serde_json::Value = serde_json::from_str(&answer.stderr).unwrap();
+        assert_eq!((&failure["code"], &failure["exit"]), (&"command.usage".into(), &2.into()));
+        assert!(failure["what"].as_str().unwrap().contains(named), "{failure}");
+    }
     assert!(world.thought(&["--help"]).expect(0).stdout.contains("Usage"));
     assert!(world.thought(&["--version"]).expect(0).stdout.starts_with("thought "));
 }

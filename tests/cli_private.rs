@@ -79,13 +79,16 @@ fn a_correction_with_its_whole_chain_is_kept_for_the_owner_and_leaves_by_no_othe
     let said: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
     assert_eq!(said["datasetSha256"], json!(Sha256Hash::of(&bytes)));
     assert_eq!(said["format"], "thoughtstream.private-training-dataset-manifest.v1");
-    export(&talk, &set, &[]).expect(4);
+    assert!(export(&talk, &set, &[]).expect(1).stderr.contains("training.exists"), "it is left as it is");
+    assert_eq!(std::fs::read(&set).unwrap(), bytes);
 
     // What a person took back from the log is no provenance any more.
     let feedback = chain["feedback"].as_str().unwrap();
     talk.world.thought(&["event", "redact", feedback, "--reason", "mine"]).expect(0);
     let other = mine.join("other.jsonl");
+    assert!(export(&talk, &other, &[]).expect(1).stderr.contains("`--explain` lists each"));
     let refused = export(&talk, &other, &["--explain", "--json"]).expect(1);
+    assert!(!refused.stderr.contains("--explain"), "who asked is not told to ask: {}", refused.stderr);
     let withheld = refused.json();
     assert_eq!(withheld["judgment"], judgment["id"]);
     assert_eq!(withheld["code"], "provenance");
@@ -143,9 +146,13 @@ fn a_place_that_is_not_the_owners_alone_is_refused() {
     set_mode(&mine, 0o700);
     // What is there is somebody's, a link that leads nowhere included.
     symlink("nowhere", mine.join("set.jsonl")).unwrap();
-    assert!(export(&talk, &mine.join("set.jsonl"), &[]).expect(4).stderr.contains("training.exists"));
+    assert!(export(&talk, &mine.join("set.jsonl"), &[]).expect(1).stderr.contains("training.exists"));
     std::fs::write(mine.join("b.jsonl.manifest.json"), "mine").unwrap();
-    export(&talk, &mine.join("b.jsonl"), &[]).expect(4);
+    export(&talk, &mine.join("b.jsonl"), &[]).expect(1);
+    // A directory is named as such, and nothing is said of what lies above it.
+    let named = export(&talk, &mine, &[]).expect(2).stderr;
+    assert!(named.contains("is a directory") && named.contains("name a new file in it"), "{named}");
+    assert!(!named.contains("700"), "{named}");
     assert!(!mine.join("b.jsonl").exists() && !mine.join("nowhere").exists());
     for nowhere in ["-", "/dev/stdout", "/dev/fd/1"] {
         export(&talk, Path::new(nowhere), &[]).expect(2);

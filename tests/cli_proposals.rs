@@ -124,6 +124,61 @@ fn what_is_proposed_is_listed_and_its_words_only_where_they_are_asked_for() {
 }
 
 #[test]
+fn an_event_is_listed_and_shown_without_the_words_of_a_proposal_unless_they_are_asked_for() {
+    let desk = Desk::new(&Setting::default());
+    let edit = desk.world.base().join("edit");
+    std::fs::write(&edit, "Moved to Porto again.").unwrap();
+    desk.decide(&desk.memory(), &["edit", "--file", edit.to_str().unwrap()]).expect(0);
+    let decision = desk.decisions()[0]["id"].as_str().unwrap().to_owned();
+    let focus = desk.story.focus.id.to_string();
+    let words = [ADDED, "They said so", INSTEAD, "Moved to Porto again", "objective"];
+    let kinds = ["stream.thought.agent.*", "stream.thought.focus.*"];
+    for (more, shown) in
+        [(&[][..], false), (&["--json"], false), (&["--content"], true), (&["--content", "--json"], true)]
+    {
+        let mut said = String::new();
+        for kind in kinds {
+            let list = [&["event", "list", "--type", kind, "--limit", "100"], more].concat();
+            said += &desk.world.thought(&list).expect(0).stdout;
+        }
+        let listed = said.clone();
+        for id in [&desk.memory(), &desk.correction(), &focus, &decision] {
+            said += &desk.world.thought(&[&["event", "show", id], more].concat()).expect(0).stdout;
+            assert!(listed.contains(id.as_str()), "{listed}");
+        }
+        for word in words {
+            assert_eq!(said.contains(word), shown, "{more:?} {word}: {said}");
+        }
+    }
+    // What is not shown is named, and everything else is there.
+    let proposed = desk.world.thought(&["event", "show", &desk.memory(), "--json"]).expect(0).json();
+    assert_eq!(proposed["withheld"], json!(["/proposedText", "/reason"]));
+    assert_eq!(proposed["payload"]["textLength"], ADDED.len());
+    let decided = desk.world.thought(&["event", "show", &decision, "--json"]).expect(0).json();
+    assert_eq!(decided["withheld"], json!(["/disposition/replacement"]));
+    assert_eq!(decided["payload"]["disposition"], json!({ "kind": "edit" }));
+    let shown = desk.world.thought(&["event", "show", &desk.memory()]).expect(0).stdout;
+    assert!(shown.contains("proposedText, reason: --content shows it"), "{shown}");
+    // Whoever sits at a terminal sees it, and a program at one has to ask.
+    assert!(on_a_terminal(&desk.world, &["event", "show", &desk.memory()]).contains(ADDED));
+    assert!(!on_a_terminal(&desk.world, &["event", "show", &desk.memory(), "--json"]).contains(ADDED));
+}
+
+#[test]
+fn whoever_wants_all_of_it_where_nobody_looks_is_told_how() {
+    let desk = Desk::new(&Setting::default());
+    let memory = desk.memory();
+    let full = ["inbox", "show", &memory, "--full"];
+    let told = desk.world.thought(&full).expect(0);
+    says_nothing(&told);
+    assert!(told.stderr.contains("at a terminal, and elsewhere with --content"), "{}", told.stderr);
+    let all = desk.world.thought(&[&full[..], &["--content"]].concat()).expect(0);
+    assert!(all.stdout.contains(ADDED) && all.stderr.is_empty(), "{all:?}");
+    let glance = desk.world.thought(&full[..3]).expect(0);
+    assert!(glance.stderr.is_empty(), "nothing is missed that was asked for: {}", glance.stderr);
+}
+
+#[test]
 fn a_change_is_shown_with_its_diff_its_reason_and_what_it_cites() {
     let desk = Desk::new(&Setting::default());
     let shown = desk.world.thought(&["inbox", "show", &desk.memory(), "--content"]).expect(0).stdout;
@@ -230,6 +285,9 @@ fn an_edit_is_the_text_of_a_file_and_nothing_else_takes_one() {
     }
     desk.world.thought(&["inbox", "edit", &memory]).expect(2);
     desk.decide(&memory, &["edit", "--file", "missing"]).expect(4);
+    std::os::unix::fs::symlink("text", desk.world.base().join("link")).unwrap();
+    let link = desk.world.thought(&["inbox", "edit", &memory, "--file", "link"]).expect(2).stderr;
+    assert!(link.contains("proposal.file") && link.contains("the file that a link leads to"), "{link}");
     for bad in [&b""[..], b"\xff\xfe", "x".repeat(32_769).as_bytes()] {
         write(bad);
         desk.decide(&memory, &["edit", "--file", "text"]).expect(2);
@@ -329,6 +387,9 @@ fn not_now_hides_a_thing_in_the_list_and_decides_nothing() {
     };
     later(&[]).expect(2);
     later(&["--for", "soon"]).expect(2);
+    // It would hide nothing; what somebody may have meant is named.
+    let nothing = later(&["--for", "0s"]).expect(2).stderr;
+    assert!(nothing.contains("hides nothing") && nothing.contains("--until"), "{nothing}");
     later(&["--for", "1d"]).expect(0);
     let ids = |rows: &[Value]| rows.iter().map(|row| row["id"].clone()).collect::<Vec<_>>();
     assert_eq!(ids(&desk.inbox()), [json!(desk.correction())]);

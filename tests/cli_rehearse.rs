@@ -146,6 +146,8 @@ fn what_cannot_be_played_is_refused_with_its_place() {
     for say in ["script.yaml:3:17", "did you mean `text`?", "script.yaml:4:23", "rehearse.script"] {
         assert!(answer.stderr.contains(say), "{say}:\n{}", answer.stderr);
     }
+    // Each problem stands on lines of its own, as those of a configuration do.
+    assert!(answer.stderr.lines().count() > 6 && !answer.stderr.contains("\\n"), "{}", answer.stderr);
     assert!(world.thought(&["rehearse", "/nowhere/x.yaml"]).expect(4).stderr.contains("--example"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

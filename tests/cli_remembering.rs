@@ -137,7 +137,8 @@ impl Stage {
     }
 
     pub(crate) fn shown(&self, event: &Value) -> Value {
-        self.world.thought(&["event", "show", event["id"].as_str().unwrap(), "--json"]).expect(0).json()
+        let id = event["id"].as_str().unwrap();
+        self.world.thought(&["event", "show", id, "--content", "--json"]).expect(0).json()
     }
 
     pub(crate) fn memory(&self) -> String {

@@ -122,6 +122,9 @@ pub enum Ask {
     Event {
         /// Its id.
         id: EventId,
+        /// Whether the words of a proposal are wanted, too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        content: bool,
     },
     /// Where an event came from and what came of it.
     Lineage {
@@ -228,6 +231,9 @@ pub struct EventFilter {
     /// The last ones instead of the first ones.
     #[serde(default)]
     pub newest: bool,
+    /// Whether the words of proposals are wanted, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub content: bool,
 }
 
 /// Says which attempts are meant.

@@ -188,7 +188,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
     match cli.command {
         Command::Init(args) => command::init::run(&args, &session()?, out),
         Command::Serve(args) => command::serve::run(&args, &session()?),
-        Command::Demo(args) => command::demo::run(&args, out),
+        Command::Demo(args) => command::demo::run(&args, json, out),
         Command::Rehearse(args) => command::rehearse::run(&args, json, out),
         Command::Rehearsal(args) => command::rehearsal::run(args, &session()?, out),
         Command::Stop => command::operating::operate(&session()?, Operate::Stop, out),
@@ -234,13 +234,22 @@ pub(crate) fn definition() -> clap::Command {
     Cli::command()
 }
 
+/// Makes a failure of what is said about a wrong command line: its first paragraph names what is wrong, arguments that
+/// are missing included; the others say what is right.
+fn usage(text: &str) -> Failure {
+    let (first, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let first: Vec<&str> = first.lines().map(str::trim).collect();
+    let what = first.join(" ");
+    let lines = rest.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more"));
+    let failure = Failure::new(Exit::Usage, "command.usage", what.strip_prefix("error: ").unwrap_or(&what));
+    failure.with_lines(&lines.collect::<Vec<_>>().join("\n"))
+}
+
 /// Shows help and version on stdout, and a wrong command line, made printable, on stderr.
 fn show_usage(error: &clap::Error, json: bool, out: &mut Out) -> Exit {
     let text = error.render().to_string();
     if error.use_stderr() && json {
-        let what = text.lines().next().unwrap_or_default();
-        let what = what.strip_prefix("error: ").unwrap_or(what);
-        out.failure(&Failure::new(Exit::Usage, "command.usage", what), json);
+        out.failure(&usage(&text), json);
         return Exit::Usage;
     }
     if error.use_stderr() {
@@ -261,6 +270,26 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_said_whole_to_a_program_too() {
+        let said = |arguments: &[&str]| {
+            let error = Cli::try_parse_from(arguments).unwrap_err();
+            let Failure { what, lines, .. } = usage(&error.render().to_string());
+            (what, lines.join(" | "))
+        };
+        let (what, lines) = said(&["thought", "event", "append", "--json"]);
+        for name in ["--source <SOURCE>", "--type <TYPE>", "--payload <FILE>"] {
+            assert!(what.contains(name), "{what}");
+        }
+        assert!(lines.starts_with("Usage: thought event append"), "{lines}");
+        let (what, lines) = said(&["thought", "tree", "--wach", "--json"]);
+        assert!(what.contains("'--wach'") && lines.contains("'--watch'"), "{what} {lines}");
+        let (what, _) = said(&["thought", "event", "list", "--limit", "many"]);
+        assert!(what.contains("'many'") && what.contains("--limit"), "{what}");
+        let (what, _) = said(&["thought", "proposal-decision", "evt_x", "approve"]);
+        assert!(what.contains("evt_x"), "{what}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod conversation;
 mod memory;
 mod story;
+mod tale;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ use crate::serve::{producers, start_failure};
 use crate::shipped::{FILES, SAMPLES};
 use crate::{chance, rehearsal};
 
+use tale::Tale;
+
 /// The consumer whose actor is killed while its settlement is on the way to the log.
 const ON_THE_WAY: &str = "document-structure";
 
@@ -58,42 +61,45 @@ struct Stage {
 ///
 /// # Errors
 /// [`Failure`] if the folder cannot be watched, or something did not end as it must.
-pub fn run(folder: Option<&Path>, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
+pub fn run(folder: Option<&Path>, keep: bool, json: bool, out: &mut Out) -> Result<Exit, Failure> {
     let stage = set(folder)?;
-    on(&stage, keep, out, async |out| play(&stage, out).await)
+    on(&stage, keep, Tale::new(out, json), async |tale| play(&stage, tale).await)
 }
 
 /// Runs the demonstration of a conversation.
 ///
 /// # Errors
 /// [`Failure`] if no worker runs here, or something did not end as it must.
-pub fn converse(keep: bool, out: &mut Out) -> Result<Exit, Failure> {
+pub fn converse(keep: bool, json: bool, out: &mut Out) -> Result<Exit, Failure> {
     let stage = conversation::set()?;
-    on(&stage, keep, out, async |out| conversation::play(&stage, keep, out).await)
+    on(&stage, keep, Tale::new(out, json), async |tale| conversation::play(&stage, keep, tale).await)
 }
 
 /// Plays something on a stage, and removes the stage or says where it is kept.
 fn on(
     stage: &Stage,
     keep: bool,
-    out: &mut Out,
-    play: impl AsyncFnOnce(&mut Out) -> Result<Exit, Failure>,
+    mut tale: Tale<'_>,
+    play: impl AsyncFnOnce(&mut Tale<'_>) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::CouldNotLook, "service.threads", "cannot start threads").because(&error)
     })?;
-    let played = runtime.block_on(play(out));
+    let played = runtime.block_on(play(&mut tale));
     runtime.shutdown_timeout(Duration::from_secs(1));
     if keep {
-        out.line(&format!("\nkept: {}", printable(&stage.base.display().to_string())))?;
+        tale.line(&format!("\nkept: {}", printable(&stage.base.display().to_string())))?;
+        tale.fact("kept", &stage.base)?;
     } else if let Err(error) = std::fs::remove_dir_all(&stage.base) {
-        out.remark(&format!(
+        tale.remark(&format!(
             "cannot remove `{}`: {}",
             printable(&stage.base.display().to_string()),
             error.kind()
         ));
     }
-    played
+    let exit = played?;
+    tale.close()?;
+    Ok(exit)
 }
 
 /// Makes the throw-away log, and the sample notes if no folder is named.
@@ -127,7 +133,7 @@ fn samples(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(folder.to_owned())
 }
 
-async fn play(stage: &Stage, out: &mut Out) -> Result<Exit, Failure> {
+async fn play(stage: &Stage, tale: &mut Tale<'_>) -> Result<Exit, Failure> {
     let points = KillPoints::for_rehearsal();
     for (point, consumer) in [(KillPoint::SettleInside, ON_THE_WAY), (KillPoint::SettleBefore, BEFORE)] {
         let actor = format!("{}/consumers/{consumer}", thoughtstream_actors::service::ROOT);
@@ -137,7 +143,7 @@ async fn play(stage: &Stage, out: &mut Out) -> Result<Exit, Failure> {
     let service = Service::start(arguments(stage, Arc::clone(&points))?).await;
     let service = service.map_err(|error| start_failure(&error))?;
     let told = tokio::select! {
-        told = story::tell(&service, stage, out) => told,
+        told = story::tell(&service, stage, tale) => told,
         // What was made is removed all the same.
         _ = tokio::signal::ctrl_c() => Err(Failure::new(Exit::Refused, "demo.interrupted", "interrupted")),
     };
@@ -191,8 +197,8 @@ fn declarations() -> Result<DeclarationSet, Failure> {
         shipped("prompts/").find(|file| file.path == path).map(|file| file.text.as_bytes().to_vec())
     };
     load_all(&files, &prompt, &Catalog::of(&Registry::shipped())).map_err(|problems: Vec<Problem>| {
-        let what = thoughtstream_domain::yaml::render_all(&problems);
-        Failure::new(Exit::Bug, "demo.declarations", what)
+        let lines = thoughtstream_domain::yaml::render_all(&problems);
+        Failure::new(Exit::Bug, "demo.declarations", "the shipped declarations").with_lines(&lines)
     })
 }
 

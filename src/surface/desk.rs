@@ -192,7 +192,7 @@ impl ServiceDesk {
                 let kinds = events::Kinds::parse(filter.kind.as_deref())?;
                 let mut sending = Sending(sending);
                 events::forward(&reader, &filter, &kinds, after, &mut |event| {
-                    sending.value(event.to_json()).map(|()| true)
+                    sending.value(events::shown(event, filter.content)).map(|()| true)
                 })
             });
             after = read.await.map_err(|_| bug("the log could not be followed"))??;

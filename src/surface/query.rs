@@ -112,7 +112,7 @@ pub fn answer(ask: &Ask, look: &Look<'_>, sink: &mut dyn Sink) -> Result<Exit, F
             names::check_events(look, filter)?;
             events::list(look.reader, filter, sink)
         }
-        Ask::Event { id } => put(sink, &events::one(look.reader, id)?),
+        Ask::Event { id, content } => put(sink, &events::one(look.reader, id, *content)?),
         Ask::Lineage { id } => put(sink, &lineage::lineage(look.reader, id)?),
         Ask::Runs(filter) => {
             names::check_runs(look, filter)?;

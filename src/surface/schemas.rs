@@ -18,7 +18,10 @@ const SCHEMA: Code = Code::new("schema.file");
 /// [`Failure`] with exit code 2 naming every schema file that registers nothing, and why.
 pub fn registry(places: &Places) -> Result<Registry, Failure> {
     let Some(files) = Files::open(&places.config)? else { return Ok(Registry::shipped()) };
-    read(&files)?.map_err(|problems| Failure::new(Exit::Usage, "schema.file", render_all(&problems)))
+    read(&files)?.map_err(|problems| {
+        Failure::new(Exit::Usage, "schema.file", "the schemas are not right")
+            .with_lines(&render_all(&problems))
+    })
 }
 
 /// Reads the registry from the files of a configuration, or every problem of theirs.

@@ -12,7 +12,7 @@ use super::run::RunStamp;
 use crate::contract::Observation;
 use crate::event::{Candidate, Event, Parent, PayloadError, Reference};
 use crate::hash::Sha256Hash;
-use crate::id::{ConsumerKey, EventId, IdempotencyKey, RunId, TypeRef};
+use crate::id::{ConsumerKey, EventId, IdempotencyKey, RunId, TypeName, TypeRef};
 use crate::privacy::Privacy;
 use crate::proposal::Kind;
 use crate::proposal::call::Operation;
@@ -211,6 +211,19 @@ typed!(MemoryChangeProposed, "stream.thought.agent.memory-change.proposed", Writ
 typed!(CorrectionProposed, "stream.thought.agent.correction.proposed", Writer::Settlement, &[]);
 typed!(FocusProposed, "stream.thought.focus.declaration.proposed", Writer::Settlement, &[]);
 typed!(ProposalDecision, "stream.thought.agent.proposal.decision", Writer::Decision, &["kind"]);
+
+/// Returns where in a payload of this type the words of a proposal or of a person's edit stand, as JSON pointers. They
+/// are shown to those who ask for them; everything else in there is ids, numbers, hashes and words of ours.
+#[must_use]
+pub fn words(kind: &TypeName) -> &'static [&'static str] {
+    match kind.as_str() {
+        MemoryChangeProposed::NAME => &["/proposedText", "/reason"],
+        CorrectionProposed::NAME => &["/replacement", "/reason"],
+        FocusProposed::NAME => &["/declaration"],
+        ProposalDecision::NAME => &["/disposition/replacement"],
+        _ => &[],
+    }
+}
 
 /// Is one proposal of a run, whichever it proposes.
 #[derive(Debug, Clone, PartialEq)]

@@ -26,9 +26,9 @@ pub struct DemoArgs {
 ///
 /// # Errors
 /// [`Failure`] as it says.
-pub fn run(args: &DemoArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub fn run(args: &DemoArgs, json: bool, out: &mut Out) -> Result<Exit, Failure> {
     if args.conversation {
-        return demo::converse(args.keep, out);
+        return demo::converse(args.keep, json, out);
     }
-    demo::run(args.dir.as_deref(), args.keep, out)
+    demo::run(args.dir.as_deref(), args.keep, json, out)
 }

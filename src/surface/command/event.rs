@@ -37,7 +37,7 @@ pub enum EventCommand {
     /// List events, the newest last
     List(ListArgs),
     /// Show one event with its payload
-    Show(IdArgs),
+    Show(ShowArgs),
     /// Show where an event came from and what came of it
     Lineage(IdArgs),
     /// Show each new event as it is recorded
@@ -95,6 +95,9 @@ pub struct FilterArgs {
     /// Only events behind this position of the log
     #[arg(long, value_name = "POSITION")]
     pub after: Option<u64>,
+    /// Show what proposals say also where no person looks; a terminal always shows it
+    #[arg(long)]
+    pub content: bool,
 }
 
 /// Says which events are listed.
@@ -106,6 +109,16 @@ pub struct ListArgs {
     /// At most this many
     #[arg(long, default_value_t = LISTED)]
     pub limit: u32,
+}
+
+/// Names one event to show.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The event's id
+    pub id: EventId,
+    /// Show what a proposal says also where no person looks; a terminal always shows it
+    #[arg(long)]
+    pub content: bool,
 }
 
 /// Names one event.
@@ -124,7 +137,7 @@ pub fn run(command: EventCommand, session: &Session, out: &mut Out) -> Result<Ex
         EventCommand::Append(args) => append(args, session, out),
         EventCommand::List(args) => {
             let newest = args.filter.after.is_none();
-            let filter = filter(args.filter, args.limit, newest);
+            let filter = filter(args.filter, args.limit, newest, has_a_reader(session, out));
             let mut show =
                 Show::new(out, session.json, |event: Value| render::events::row(&event, session.now()));
             let exit = asking::ask(session, Ask::Events(filter), &mut show)?;
@@ -133,8 +146,9 @@ pub fn run(command: EventCommand, session: &Session, out: &mut Out) -> Result<Ex
             }
             Ok(exit)
         }
-        EventCommand::Show(IdArgs { id }) => {
-            asking::one(session, Ask::Event { id }, out, |event: Value| render::events::one(&event))
+        EventCommand::Show(ShowArgs { id, content }) => {
+            let ask = Ask::Event { id, content: content || has_a_reader(session, out) };
+            asking::one(session, ask, out, |event: Value| render::events::one(&event))
         }
         EventCommand::Lineage(IdArgs { id }) => {
             asking::one(session, Ask::Lineage { id }, out, |lineage: Lineage| {
@@ -148,14 +162,20 @@ pub fn run(command: EventCommand, session: &Session, out: &mut Out) -> Result<Ex
     }
 }
 
-fn filter(args: FilterArgs, limit: u32, newest: bool) -> EventFilter {
-    EventFilter { source: args.source, kind: args.kind, after: args.after, limit, newest }
+/// Says whether a person looks at what is shown, who sees what proposals say without asking for it.
+fn has_a_reader(session: &Session, out: &Out) -> bool {
+    out.is_terminal() && !session.json
+}
+
+fn filter(args: FilterArgs, limit: u32, newest: bool, reader: bool) -> EventFilter {
+    let FilterArgs { source, kind, after, content } = args;
+    EventFilter { source, kind, after, limit, newest, content: content || reader }
 }
 
 fn tail(args: FilterArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     // Without a service nothing is recorded: there is nothing to wait for.
     let mut connection = client::reach_service(session, Door::Ask)?;
-    let request = Operated::Ask(Ask::Tail(filter(args, u32::MAX, false)));
+    let request = Operated::Ask(Ask::Tail(filter(args, u32::MAX, false, has_a_reader(session, out))));
     let session_now = session.clone();
     let mut show =
         Show::new(out, session.json, move |event: Value| render::events::row(&event, session_now.now()));

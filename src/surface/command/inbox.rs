@@ -112,7 +112,13 @@ fn time(text: &str) -> Result<Timestamp, String> {
 }
 
 fn length(text: &str) -> Result<u64, String> {
-    duration_ms(text).ok_or_else(|| "expected a length of time such as 30m, 4h or 1d".to_owned())
+    match duration_ms(text) {
+        None => Err("expected a length of time such as 30m, 4h or 1d".to_owned()),
+        Some(0) => {
+            Err("hides nothing; what is hidden is shown again by --until with a time that is past".to_owned())
+        }
+        Some(ms) => Ok(ms),
+    }
 }
 
 /// Shows what waits, or does something with one thing of it.
@@ -169,6 +175,9 @@ fn proposals(waiting: &[Waiting], session: &Session) -> Result<Vec<Proposal>, Fa
 fn show(args: &ShowArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let content = args.content || (out.is_terminal() && !session.json);
     let filter = ProposalFilter { ids: vec![args.id], content, limit: 1, ..ProposalFilter::default() };
+    if args.full && !content {
+        out.remark("what it says is shown at a terminal, and elsewhere with --content");
+    }
     let room = if args.full { Room::Whole } else { Room::Glance };
     asking::list(session, Ask::Proposals(filter), out, |proposals: &[Proposal]| {
         let shown = proposals.iter().map(|proposal| render::proposals::one(proposal, room, session.now()));

@@ -63,8 +63,13 @@ pub fn run(args: &PrivateTrainingArgs, session: &Session, out: &mut Out) -> Resu
     let left_out = count(exported.withheld.len() as u64, "judgment");
     let Some(written) = &exported.written else {
         let what = format!("no judgment has its whole chain; {left_out} left out");
-        return Err(Failure::new(Exit::Refused, "training.nothing", what)
-            .with_hint("`--explain` lists each with the links that do not hold"));
+        let failure = Failure::new(Exit::Refused, "training.nothing", what);
+        // Whoever asked has been told, and where nothing was judged there is nothing to tell.
+        return Err(if args.explain || exported.withheld.is_empty() {
+            failure
+        } else {
+            failure.with_hint("`--explain` lists each with the links that do not hold")
+        });
     };
     out.remark(&said(written));
     if !exported.withheld.is_empty() && !args.explain {

@@ -7,6 +7,7 @@ use thoughtstream_domain::event::Reference;
 use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::payload::proposal::Disposition;
 use thoughtstream_domain::proposal::text::ProposedText;
+use thoughtstream_effects::atomic::ReadError;
 
 use super::asking::{self, Gather, read};
 use super::operating;
@@ -170,7 +171,13 @@ fn unnamed() -> Result<Reference, Failure> {
 fn text_of(path: &Path) -> Result<ProposedText, Failure> {
     let bytes = thoughtstream_effects::atomic::read(path, EDIT_BYTES_MAX).map_err(|error| {
         let what = format!("cannot read `{}`", path.display());
-        Failure::new(Exit::CouldNotLook, "proposal.file", what).because(&error)
+        let failure = |exit| Failure::new(exit, "proposal.file", what).because(&error);
+        match &error {
+            ReadError::NotRegular { .. } => failure(Exit::Usage).with_hint(
+                "an edit is the text of a plain file, so that it is the one you looked at: name the file that a link leads to",
+            ),
+            ReadError::Missing { .. } | ReadError::TooLarge { .. } | ReadError::Io { .. } => failure(Exit::CouldNotLook),
+        }
     })?;
     edited(&bytes)
 }

@@ -77,8 +77,10 @@ fn read(path: &Path) -> Result<Script, Failure> {
             .because(&error)
             .with_hint("`thought rehearse --example` writes one to start from")
     })?;
-    Script::parse(&shown, &bytes)
-        .map_err(|problems| Failure::new(Exit::Usage, "rehearse.script", render_all(&problems)))
+    Script::parse(&shown, &bytes).map_err(|problems| {
+        Failure::new(Exit::Usage, "rehearse.script", "the script is not right")
+            .with_lines(&render_all(&problems))
+    })
 }
 
 async fn play(args: &RehearseArgs, script: Script, json: bool, out: &mut Out) -> Result<Exit, Failure> {

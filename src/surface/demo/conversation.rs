@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use thoughtstream_actors::service::Service;
 use thoughtstream_channels::rehearsal::{Rehearsal, Script};
 use thoughtstream_domain::accounting::{Amounts, Settled};
@@ -19,13 +20,13 @@ use thoughtstream_domain::yaml::render_all;
 use thoughtstream_store::Reader;
 use tokio::time::sleep;
 
+use super::tale::Tale;
 use super::{DRAIN, Stage, memory, story};
 use crate::at_start::AtStart;
 use crate::command::rehearse::Pointing;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::load;
-use crate::out::Out;
 use crate::places::{Places, environment};
 use crate::render::{Rows, count};
 use crate::serve::{How, start_failure, work};
@@ -68,14 +69,15 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays and tells it.
-pub(super) async fn play(stage: &Stage, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) async fn play(stage: &Stage, keep: bool, tale: &mut Tale<'_>) -> Result<Exit, Failure> {
     let places = Places { data: stage.data.clone(), config: stage.base.join("config") };
     if let Err(obstacle) = cells::try_out(cells::place(&places.data, &environment)).await {
         let what = format!("no worker runs in its sandbox here: {} ({})", obstacle.seen, obstacle.code);
         return Err(Failure::new(Exit::CouldNotLook, "demo.sandbox", what).with_hint(obstacle.way_out));
     }
-    let script = Script::parse("demo", SCRIPT.as_bytes())
-        .map_err(|problems| Failure::new(Exit::Bug, "demo.script", render_all(&problems)))?;
+    let script = Script::parse("demo", SCRIPT.as_bytes()).map_err(|problems| {
+        Failure::new(Exit::Bug, "demo.script", "a script").with_lines(&render_all(&problems))
+    })?;
     let pointing = Pointing::of(&script);
     let peers = Rehearsal::start(script).await.map_err(|error| {
         Failure::new(Exit::CouldNotLook, "demo.port", "cannot listen on this machine").because(&error)
@@ -90,7 +92,7 @@ pub(super) async fn play(stage: &Stage, keep: bool, out: &mut Out) -> Result<Exi
     let service = Service::start(work(&session, How::default(), loaded, at_start, |_| Vec::new())?).await;
     let service = service.map_err(|error| start_failure(&error))?;
     let told = tokio::select! {
-        told = tell(&service, stage, &peers, (pointing.chat, &config), keep, out) => told,
+        told = tell(&service, stage, &peers, (pointing.chat, &config), keep, tale) => told,
         // What was made is removed all the same.
         _ = tokio::signal::ctrl_c() => Err(Failure::new(Exit::Refused, "demo.interrupted", "interrupted")),
     };
@@ -137,42 +139,51 @@ async fn tell(
     peers: &Rehearsal,
     (chat, config): ((i64, i64), &Path),
     keep: bool,
-    out: &mut Out,
+    tale: &mut Tale<'_>,
 ) -> Result<Exit, Failure> {
-    out.line("A rehearsal on a throw-away log: the provider and Telegram are played on this machine.\n")?;
-    out.flush()?;
+    tale.line("A rehearsal on a throw-away log: the provider and Telegram are played on this machine.\n")?;
+    tale.flush()?;
     let begun = Instant::now();
     let events = delivered(service).await?;
-    out.line(&format!("Two messages were answered and delivered ({:.1} s):", begun.elapsed().as_secs_f64()))?;
+    tale.line(&format!(
+        "Two messages were answered and delivered ({:.1} s):",
+        begun.elapsed().as_secs_f64()
+    ))?;
+    let mut turns = Vec::new();
     for request in peers.provider_requests() {
         let asked = request.json();
         let said = asked["messages"].as_array().and_then(|all| all.last()?["content"].as_str());
-        out.line(&format!("  Ada  {}", printable(said.unwrap_or_default())))?;
+        tale.line(&format!("  Ada  {}", printable(said.unwrap_or_default())))?;
         let reply = peers.sent_messages().into_iter().nth(usize::try_from(request.number - 1).unwrap_or(0));
+        let answered = reply.as_ref().map(|reply| reply.text.reveal());
+        turns.push(json!({ "said": said, "answered": answered }));
         if let Some(reply) = reply {
-            out.line(&format!("  bot  {}", printable(reply.text.reveal())))?;
+            tale.line(&format!("  bot  {}", printable(reply.text.reveal())))?;
         }
     }
+    tale.fact("turns", &turns)?;
     let reader = service.handle().reader();
-    out.line("\nHow, as the log has it:")?;
-    tell_events(&events, out)?;
+    tale.line("\nHow, as the log has it:")?;
+    tell_events(&events, tale)?;
     let consumer =
         ConsumerId::parse(CONVERSATION).map_err(|error| Failure::of(Exit::Bug, "demo.consumer", &error))?;
     let mut runs = story::runs_of(&reader, &consumer)?;
     runs.sort_by_key(|run| run.position);
-    out.line("\nWhat was reserved before each request, and what it was charged:")?;
-    tell_accounts(&reader, &runs, out)?;
+    tale.line("\nWhat was reserved before each request, and what it was charged:")?;
+    tell_accounts(&reader, &runs, tale)?;
     let counters = peers.counters();
-    out.line(&format!(
+    tale.fact("requests", &counters.provider.requests)?;
+    tale.fact("arrived", &counters.telegram.sent)?;
+    tale.line(&format!(
         "\nThe provider counted {}, and {} arrived in the chat.",
         count(counters.provider.requests, "request"),
         count(counters.telegram.sent, "message")
     ))?;
-    memory::tell(service, peers, chat, config, out).await?;
-    out.line("")?;
+    memory::tell(service, peers, chat, config, tale).await?;
+    tale.line("")?;
     let live = story::live(service).await?;
-    let exit = story::tell_check(service, &live, out).await?;
-    tell_next(stage, &runs, &events, keep, out)?;
+    let exit = story::tell_check(service, &live, tale).await?;
+    tell_next(stage, &runs, &events, keep, tale)?;
     Ok(exit)
 }
 
@@ -198,13 +209,15 @@ async fn delivered(service: &Service) -> Result<Vec<Event>, Failure> {
 }
 
 /// Tells what happened, each with its age since the person wrote for the first time.
-fn tell_events(events: &[Event], out: &mut Out) -> Result<(), Failure> {
+fn tell_events(events: &[Event], tale: &mut Tale<'_>) -> Result<(), Failure> {
     let of_chat = |event: &&Event| event.kind.to_string().contains(".source.telegram.");
     let Some(first) = events.iter().find(of_chat) else { return Ok(()) };
     let mut rows = Rows::new(&["AFTER", "EVENT", "SOURCE", "ID"]).numbers(0);
+    let mut told = Vec::new();
     for event in events.iter().filter(|event| event.position >= first.position) {
         let after = event.recorded_at.as_millis() - first.recorded_at.as_millis();
         let kind = event.kind.to_string();
+        told.push(json!({ "afterMs": after, "type": kind, "source": event.source, "id": event.id }));
         rows.row(&[
             format!("{after} ms"),
             kind.trim_start_matches("stream.thought.").to_owned(),
@@ -212,21 +225,30 @@ fn tell_events(events: &[Event], out: &mut Out) -> Result<(), Failure> {
             event.id.to_string(),
         ]);
     }
-    out.text(&story::indented(&rows.text()))?;
+    tale.fact("events", &told)?;
+    tale.text(&story::indented(&rows.text()))?;
     Ok(())
 }
 
-fn tell_accounts(reader: &Reader, runs: &[Run], out: &mut Out) -> Result<(), Failure> {
+fn tell_accounts(reader: &Reader, runs: &[Run], tale: &mut Tale<'_>) -> Result<(), Failure> {
     let mut rows = Rows::new(&["RUN", "STATE", "RESERVED", "CHARGED"]);
+    let mut told = Vec::new();
     for run in runs {
         let tokens =
             |amounts: &Amounts| format!("{} + {} tokens", amounts.input_tokens, amounts.output_tokens);
         let entry = reader.entry(run)?;
-        let reserved = entry.as_ref().map(|entry| tokens(&entry.reservation.estimate)).unwrap_or_default();
+        let reserved = entry.as_ref().map(|entry| entry.reservation.estimate);
         let settled = entry.and_then(|entry| entry.settlement).map(|settlement| settlement.settled);
         let charged = |settled: Settled| {
             settled.charge().map_or_else(|| "none: not sent".to_owned(), |charge| tokens(&charge.amounts))
         };
+        told.push(json!({
+            "run": run.id,
+            "state": run.state.as_str(),
+            "reserved": reserved,
+            "charged": settled.as_ref().and_then(Settled::charge).map(|charge| &charge.amounts),
+        }));
+        let reserved = reserved.as_ref().map(tokens).unwrap_or_default();
         rows.row(&[
             run.id.to_string(),
             run.state.as_str().to_owned(),
@@ -234,7 +256,8 @@ fn tell_accounts(reader: &Reader, runs: &[Run], out: &mut Out) -> Result<(), Fai
             settled.map(charged).unwrap_or_default(),
         ]);
     }
-    out.text(&story::indented(&rows.text()))?;
+    tale.fact("accounts", &told)?;
+    tale.text(&story::indented(&rows.text()))?;
     Ok(())
 }
 
@@ -244,9 +267,9 @@ fn tell_next(
     runs: &[Run],
     events: &[Event],
     keep: bool,
-    out: &mut Out,
+    tale: &mut Tale<'_>,
 ) -> Result<(), Failure> {
-    out.line("\nThree commands to try:")?;
+    tale.line("\nThree commands to try:")?;
     let lines = match (keep, runs.last(), events.last()) {
         (true, Some(run), Some(event)) => {
             let data = printable(&stage.data.display().to_string());
@@ -265,7 +288,7 @@ fn tell_next(
         ],
     };
     for line in lines {
-        out.line(&format!("  {line}"))?;
+        tale.line(&format!("  {line}"))?;
     }
     Ok(())
 }

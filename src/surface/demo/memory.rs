@@ -1,7 +1,7 @@
 //! The part of the conversation in which somebody asks to be remembered: the model proposes, the viewer decides, and
 //! trusted code writes exactly that.
 
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::BufRead as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,11 +17,11 @@ use thoughtstream_store::Reader;
 use tokio::time::sleep;
 
 use super::conversation::{PATIENCE, PAUSE};
+use super::tale::Tale;
 use crate::chance;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::{Operation, ourselves};
-use crate::out::Out;
 use crate::proposals::{DecideRequest, Next, ROUNDS_MAX, next, overtaken, settled};
 use crate::query::proposals::{Eye, Home, Proposal, State, one};
 use crate::render;
@@ -56,7 +56,7 @@ pub(super) async fn tell(
     peers: &Rehearsal,
     (chat, from): (i64, i64),
     config: &Path,
-    out: &mut Out,
+    tale: &mut Tale<'_>,
 ) -> Result<(), Failure> {
     // What the model may propose to change is what the log has.
     until(service, "the memory document was not seen", |reader| {
@@ -76,11 +76,11 @@ pub(super) async fn tell(
             .filter(|proposal| proposal.kind == Kind::MemoryChange))
     })
     .await?;
-    out.line(&format!(
+    tale.line(&format!(
         "\nThen Ada wrote: {ASKED}\nThe model asked to remember that, and nothing has changed:\n"
     ))?;
-    out.text(&super::story::indented(&render::proposals::one(&proposal, Room::Glance, now())))?;
-    let disposition = ask(out).await?;
+    tale.text(&super::story::indented(&render::proposals::one(&proposal, Room::Glance, now())))?;
+    let disposition = ask(tale).await?;
     let rejected = disposition == Disposition::Reject;
     decide(service, proposal.id, disposition).await?;
     let id = proposal.id;
@@ -88,27 +88,29 @@ pub(super) async fn tell(
         let home = Home::of(root.clone());
         let Some(event) = reader.event(&id)? else { return Ok(None) };
         let ends = |state| matches!(state, State::Rejected | State::Materialized | State::Failed);
-        Ok(one(reader, &event, Eye::alone(&home, false))?.filter(|proposal| ends(proposal.state)))
+        Ok(one(reader, &event, Eye::alone(&home, true))?.filter(|proposal| ends(proposal.state)))
     })
     .await?;
-    said(&decided, out)?;
+    said(&decided, tale)?;
+    tale.fact("proposal", &decided)?;
     let text = std::fs::read_to_string(folder(config).join(MEMORY_PATH)).map_err(|error| {
         Failure::new(Exit::CouldNotLook, "demo.memory", "cannot read memory.md").because(&error)
     })?;
-    out.line(if rejected { "memory.md is as it was:" } else { "memory.md now:" })?;
-    out.text(&framed(&text, Room::Glance, ""))?;
+    tale.fact("memory", &text)?;
+    tale.line(if rejected { "memory.md is as it was:" } else { "memory.md now:" })?;
+    tale.text(&framed(&text, Room::Glance, ""))?;
     Ok(())
 }
 
 /// Asks the viewer, or decides where nobody can be asked.
-async fn ask(out: &mut Out) -> Result<Disposition, Failure> {
-    if !out.is_terminal() || !std::io::stdin().is_terminal() {
-        out.line("\nThere is no terminal to ask you at, so the demonstration accepts it in your place.")?;
+async fn ask(tale: &mut Tale<'_>) -> Result<Disposition, Failure> {
+    if !tale.has_a_viewer() {
+        tale.line("\nThere is no terminal to ask you at, so the demonstration accepts it in your place.")?;
         return Ok(Disposition::Accept);
     }
     loop {
-        out.text("\nIs it to be remembered? You decide: accept (a) or reject (r) ")?;
-        out.flush()?;
+        tale.text("\nIs it to be remembered? You decide: accept (a) or reject (r) ")?;
+        tale.flush()?;
         // On a thread of its own: who interrupts the demonstration does not have to answer first.
         let line = tokio::task::spawn_blocking(|| {
             let mut line = String::new();
@@ -147,14 +149,14 @@ async fn decide(service: &Service, proposal: EventId, disposition: Disposition) 
     Err(overtaken(&proposal))
 }
 
-fn said(decided: &Proposal, out: &mut Out) -> Result<(), Failure> {
+fn said(decided: &Proposal, tale: &mut Tale<'_>) -> Result<(), Failure> {
     let Proposal { state, decision, outcome, code, .. } = decided;
     let word = decision.as_ref().map_or("", |decision| decision.disposition.as_str());
     let event = decision.as_ref().map_or_else(String::new, |decision| decision.event.to_string());
-    out.line(&format!("\nThe decision: {word}, {event}"))?;
+    tale.line(&format!("\nThe decision: {word}, {event}"))?;
     if let Some(outcome) = outcome {
         let code = code.as_ref().map_or_else(String::new, |code| format!(" [{code}]"));
-        out.line(&format!("Its receipt:  {}{code}, {outcome}", state.as_str()))?;
+        tale.line(&format!("Its receipt:  {}{code}, {outcome}", state.as_str()))?;
     }
     Ok(())
 }

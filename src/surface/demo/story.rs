@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use thoughtstream_actors::service::Service;
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet};
 use thoughtstream_domain::id::ConsumerId;
@@ -11,10 +12,10 @@ use thoughtstream_domain::text::printable;
 use thoughtstream_store::{Reader, RowError};
 use tokio::time::sleep;
 
+use super::tale::Tale;
 use super::{BEFORE, ON_THE_WAY, Stage};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::out::Out;
 use crate::progress::Bar;
 use crate::query::consumers::{self, Consumer, State};
 use crate::query::proposals::Home;
@@ -30,37 +31,42 @@ const PAUSE: Duration = Duration::from_millis(50);
 const STILL: Duration = Duration::from_secs(120);
 
 /// Plays and tells the story; the numbers are read from the log, not from memory.
-pub(super) async fn tell(service: &Service, stage: &Stage, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) async fn tell(service: &Service, stage: &Stage, tale: &mut Tale<'_>) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    out.line("A rehearsal on a throw-away log: nothing in your folder is changed.")?;
-    out.line(&format!("  folder  {}", printable(&stage.folder.display().to_string())))?;
-    out.line(&format!("  log     {}\n", printable(&stage.data.display().to_string())))?;
-    out.flush()?;
+    tale.line("A rehearsal on a throw-away log: nothing in your folder is changed.")?;
+    tale.line(&format!("  folder  {}", printable(&stage.folder.display().to_string())))?;
+    tale.line(&format!("  log     {}\n", printable(&stage.data.display().to_string())))?;
+    tale.flush()?;
     let all = settled(service).await?;
     let reader = service.handle().reader();
     let files =
         counts(&reader)?.iter().filter(|(kind, _)| kind.contains(".source.file.")).map(|(_, n)| n).sum();
-    tell_events(files, &all, begun, out)?;
+    tell_events(files, &all, begun, tale)?;
     let live = live(service).await?;
-    tell_deaths(&reader, &live, out)?;
-    out.line("\nWho is alive now:")?;
-    out.text(&indented(&render::tree::tree(&live.tree, now())))?;
-    out.line("\nWhat the log holds:")?;
+    tell_deaths(&reader, &live, tale)?;
+    tale.fact("alive", &live.tree)?;
+    tale.line("\nWho is alive now:")?;
+    tale.text(&indented(&render::tree::tree(&live.tree, now())))?;
+    tale.line("\nWhat the log holds:")?;
     let mut rows = Rows::new(&["EVENTS", "TYPE"]).numbers(0);
-    for (kind, count) in counts(&reader)? {
+    let counts = counts(&reader)?;
+    tale.fact("events", &counts)?;
+    for (kind, count) in counts {
         rows.row(&[count.to_string(), kind]);
     }
-    out.text(&indented(&rows.text()))?;
-    tell_check(service, &live, out).await
+    tale.text(&indented(&rows.text()))?;
+    tell_check(service, &live, tale).await
 }
 
-fn tell_events(files: u64, all: &[Consumer], begun: Instant, out: &mut Out) -> Result<(), Failure> {
+fn tell_events(files: u64, all: &[Consumer], begun: Instant, tale: &mut Tale<'_>) -> Result<(), Failure> {
     if files == 0 {
         return Err(Failure::new(Exit::Refused, "demo.empty", "there is no file to watch in this folder")
             .with_hint("name a folder with notes, or none to use the sample notes: `thought demo`"));
     }
+    tale.fact("files", &files)?;
+    tale.fact("consumers", &all.len())?;
     let time = begun.elapsed();
-    out.line(&format!(
+    tale.line(&format!(
         "{} became events; {} derived from them ({:.1} s).",
         count(files, "file"),
         count(all.len() as u64, "consumer"),
@@ -70,8 +76,8 @@ fn tell_events(files: u64, all: &[Consumer], begun: Instant, out: &mut Out) -> R
 }
 
 /// Tells which actors died, and what the log says about the attempts they left.
-fn tell_deaths(reader: &Reader, live: &Live, out: &mut Out) -> Result<(), Failure> {
-    let mut died = false;
+fn tell_deaths(reader: &Reader, live: &Live, tale: &mut Tale<'_>) -> Result<(), Failure> {
+    let mut deaths = Vec::new();
     let nodes = tree::ConsumerNodes::of(&live.tree);
     for id in [ON_THE_WAY, BEFORE] {
         let consumer =
@@ -79,25 +85,30 @@ fn tell_deaths(reader: &Reader, live: &Live, out: &mut Out) -> Result<(), Failur
         let Some(node) = nodes.get(&consumer).filter(|node| node.restarts > 0) else {
             continue;
         };
-        died = true;
         let how = node.last_exit.as_ref().map_or_else(|| "ended".to_owned(), tree::LastExit::code);
-        out.line(&format!("\n{id} was {} in the middle of a settlement and came back:", printable(&how)))?;
+        tale.line(&format!("\n{id} was {} in the middle of a settlement and came back:", printable(&how)))?;
         let runs = runs_of(reader, &consumer)?;
         let Some(lost) = runs.iter().find(|run| is_interrupted(run)) else {
-            out.line("  its settlement was on the way to the log and landed: the work is not done again")?;
+            deaths.push(json!({ "consumer": id, "how": how, "attempts": [] }));
+            tale.line("  its settlement was on the way to the log and landed: the work is not done again")?;
             continue;
         };
-        out.line(
+        tale.line(
             "  its settlement had not been handed in: the attempt is recorded as lost, another one follows",
         )?;
         let mut attempts: Vec<&Run> = runs.iter().filter(|run| run.execution == lost.execution).collect();
         attempts.sort_by_key(|run| run.attempt);
+        let told = attempts
+            .iter()
+            .map(|run| json!({ "attempt": run.attempt, "run": run.id, "state": run.state.as_str() }));
+        deaths.push(json!({ "consumer": id, "how": how, "attempts": told.collect::<Vec<_>>() }));
         for run in attempts {
-            out.line(&format!("  attempt {}  {}  {}", run.attempt, run.id, run.state.as_str()))?;
+            tale.line(&format!("  attempt {}  {}  {}", run.attempt, run.id, run.state.as_str()))?;
         }
     }
-    if !died {
-        out.line("\nNo consumer was killed: none of the files was one for it.")?;
+    tale.fact("deaths", &deaths)?;
+    if deaths.is_empty() {
+        tale.line("\nNo consumer was killed: none of the files was one for it.")?;
     }
     Ok(())
 }
@@ -120,7 +131,7 @@ pub(super) fn runs_of(reader: &Reader, consumer: &ConsumerId) -> Result<Vec<Run>
     Ok(runs)
 }
 
-pub(super) async fn tell_check(service: &Service, live: &Live, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) async fn tell_check(service: &Service, live: &Live, tale: &mut Tale<'_>) -> Result<Exit, Failure> {
     let (handle, live) = (service.handle().clone(), live.clone());
     let bar = Bar::new("verifying", "events");
     let checked = tokio::task::spawn_blocking(move || {
@@ -133,12 +144,13 @@ pub(super) async fn tell_check(service: &Service, live: &Live, out: &mut Out) ->
         report
     });
     let report = checked.await.map_err(|_| Failure::new(Exit::Bug, "demo.check", "the check failed"))??;
-    out.line("\nThe check an operator runs (`thought verify`):")?;
+    tale.line("\nThe check an operator runs (`thought verify`):")?;
+    tale.fact("verify", &report)?;
     let value = serde_json::to_value(&report).and_then(serde_json::from_value::<render::verify::Report>);
     let shown = value.map_err(|error| Failure::new(Exit::Bug, "demo.check", "a report").because(&error))?;
-    out.text(&indented(&render::verify::report(&shown)))?;
+    tale.text(&indented(&render::verify::report(&shown)))?;
     if report.ok {
-        out.line("\nNothing was lost, and nothing was done twice.")?;
+        tale.line("\nNothing was lost, and nothing was done twice.")?;
         return Ok(Exit::Done);
     }
     Ok(Exit::Refused)

@@ -3,12 +3,16 @@
 use serde_json::Value;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{EventId, TypeName, TypeRef};
+use thoughtstream_domain::payload::proposal::words;
 use thoughtstream_store::Reader;
 
 use super::{Sink, put, unknown};
 use crate::ask::{EventFilter, ROWS_MAX};
 use crate::exit::Exit;
 use crate::failure::Failure;
+
+/// The member of a shown event that names what of its payload is not shown.
+pub const WITHHELD: &str = "withheld";
 
 /// How many events are read at once.
 const PAGE: usize = 500;
@@ -83,7 +87,7 @@ pub fn list(reader: &Reader, filter: &EventFilter, sink: &mut dyn Sink) -> Resul
     let limit = filter.limit.min(ROWS_MAX) as usize;
     if filter.newest {
         let newest = newest(reader, filter, &kinds, limit)?;
-        return newest.iter().rev().try_for_each(|event| put(sink, &event.to_json()));
+        return newest.iter().rev().try_for_each(|event| put(sink, &shown(event, filter.content)));
     }
     let mut left = limit;
     forward(reader, filter, &kinds, filter.after.unwrap_or(0), &mut |event| {
@@ -91,7 +95,7 @@ pub fn list(reader: &Reader, filter: &EventFilter, sink: &mut dyn Sink) -> Resul
             return Ok(false);
         }
         left -= 1;
-        put(sink, &event.to_json())?;
+        put(sink, &shown(event, filter.content))?;
         Ok(left > 0)
     })?;
     Ok(())
@@ -162,8 +166,28 @@ fn newest(reader: &Reader, filter: &EventFilter, kinds: &Kinds, limit: usize) ->
 ///
 /// # Errors
 /// [`Failure`] if there is none or the log cannot be read.
-pub fn one(reader: &Reader, id: &EventId) -> Result<Value, Failure> {
-    Ok(find(reader, id)?.to_json())
+pub fn one(reader: &Reader, id: &EventId, content: bool) -> Result<Value, Failure> {
+    Ok(shown(&find(reader, id)?, content))
+}
+
+/// Returns an event as it is shown: the words of a proposal stand in it only if they are asked for, and what is not
+/// shown is named under [`WITHHELD`].
+#[must_use]
+pub fn shown(event: &Event, content: bool) -> Value {
+    let mut value = event.to_json();
+    if content {
+        return value;
+    }
+    let mut withheld = Vec::new();
+    for place in words(&event.kind.name) {
+        let (parent, name) = place.rsplit_once('/').unwrap_or(("", place));
+        let inside = value.pointer_mut(&format!("/payload{parent}")).and_then(Value::as_object_mut);
+        withheld.extend(inside.and_then(|inside| inside.remove(name)).map(|_| *place));
+    }
+    if !withheld.is_empty() {
+        value[WITHHELD] = withheld.into();
+    }
+    value
 }
 
 /// Finds an event by its id.

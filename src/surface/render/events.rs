@@ -7,6 +7,7 @@ use thoughtstream_domain::text::excerpt;
 use thoughtstream_domain::time::Timestamp;
 
 use super::{age, line};
+use crate::query::events::WITHHELD;
 use crate::query::lineage::{Lineage, Relative};
 
 /// A payload is shown by this much in a list.
@@ -54,6 +55,10 @@ pub fn one(event: &Value) -> String {
     let mut write = |line: String| writeln!(text, "{line}").expect("writing to a String does not fail");
     for (name, value) in event.as_object().into_iter().flatten().filter(|(name, _)| *name != "payload") {
         let shown = match value {
+            Value::Array(places) if *name == WITHHELD => {
+                let names = places.iter().filter_map(|place| place.as_str()?.rsplit('/').next());
+                format!("{}: --content shows it", line(&names.collect::<Vec<_>>().join(", ")))
+            }
             Value::String(text) => line(text),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
                 line(&value.to_string())

@@ -34,6 +34,11 @@ pub(super) struct Place {
 /// # Errors
 /// [`Failure`] naming the rule that it breaks.
 pub(super) fn check(path: &Path, places: &Places) -> Result<Place, Failure> {
+    if path.is_dir() {
+        let what = format!("`{}` is a directory", path.display());
+        return Err(Failure::new(Exit::Usage, "training.path", what)
+            .with_hint("name a new file in it: a data set is one file with its manifest beside it"));
+    }
     check_copy(path, places)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = PrivateDir::open(parent).map_err(|error| refused(&error))?;
@@ -42,7 +47,7 @@ pub(super) fn check(path: &Path, places: &Places) -> Result<Place, Failure> {
     for file in [&place.path, &place.manifest] {
         if file.symlink_metadata().is_ok() {
             let what = format!("there is something at `{}` already; it is left as it is", file.display());
-            return Err(Failure::new(Exit::CouldNotLook, "training.exists", what)
+            return Err(Failure::new(Exit::Refused, "training.exists", what)
                 .with_hint("name a new file: a data set never replaces another"));
         }
     }
