@@ -22,7 +22,7 @@ const UNHEARD: &str = "xylophone";
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) rehearsal: Rehearsal,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
 }
 
 /// What a test changes in the observer's declaration.

@@ -13,14 +13,14 @@ use crate::cli_world::World;
 const BOT: &str = "telegram:garden";
 
 /// A world with a bot whose messages the shipped conversation answers.
-struct Chat {
-    world: World,
-    rehearsal: Rehearsal,
-    runtime: Runtime,
+pub(crate) struct Chat {
+    pub(crate) world: World,
+    pub(crate) rehearsal: Rehearsal,
+    pub(crate) runtime: Runtime,
 }
 
 impl Chat {
-    fn new(script: Script) -> Self {
+    pub(crate) fn new(script: Script) -> Self {
         Self::showing(script, "")
     }
 
@@ -66,14 +66,14 @@ impl Chat {
     }
 
     /// Waits until so many deliveries are in a state.
-    fn delivered(&self, state: &str, count: usize) {
+    pub(crate) fn delivered(&self, state: &str, count: usize) {
         let list = ["delivery", "list", "--json"];
         let is = |one: &Value| one["state"] == state;
         self.world.until(&list, |answer| answer.lines().iter().filter(|one| is(one)).count() == count);
     }
 
     /// Returns what each request showed the model: the texts behind the system message, in order.
-    fn seen(&self) -> Vec<Vec<String>> {
+    pub(crate) fn seen(&self) -> Vec<Vec<String>> {
         let requests = self.rehearsal.provider_requests();
         let texts = requests.iter().map(|request| {
             let messages = request.json()["messages"].as_array().unwrap().clone();
@@ -84,7 +84,7 @@ impl Chat {
     }
 }
 
-fn script() -> Script {
+pub(crate) fn script() -> Script {
     let mut script = Script::answering(Reply::text("to none of them"));
     for said in ["one", "two", "three", "other"] {
         script = script.with_rule(Rule::when_contains(said, said, Reply::text(format!("to {said}"))));

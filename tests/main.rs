@@ -18,6 +18,7 @@ mod cli_demo;
 mod cli_doctor;
 mod cli_escalated;
 mod cli_events;
+mod cli_field;
 mod cli_first_steps;
 mod cli_models;
 mod cli_notified;
