@@ -175,6 +175,31 @@ fn a_reply_of_which_nobody_knows_whether_it_arrived_holds_nothing_up() {
 }
 
 #[test]
+fn a_reply_that_a_person_says_has_arrived_is_part_of_the_conversation() {
+    let chat = Chat::new(script());
+    let cut = Cut { at: CutAt::Request, how: CutHow::Reset };
+    let lost = sending("cut", Manner { cut: Some(cut), ..Manner::default() });
+    let when = TelegramWhen { nth: None, times: Some(2), ..lost.when };
+    chat.rehearsal.add_telegram_rule(TelegramRule { when, ..lost });
+    let running = chat.world.serve(&[]);
+    // It arrived, and its receipt was lost; the second one is given up, so that nobody is taken to have read it.
+    for (word, said, unconfirmed) in [("confirm", "one", 1), ("abandon", "two", 1)] {
+        chat.rehearsal.say(7, 7, said);
+        chat.delivered("unconfirmed", unconfirmed);
+        let list = ["delivery", "list", "--state", "unconfirmed", "--json"];
+        let delivery = chat.world.thought(&list).expect(0).lines()[0]["id"].as_str().unwrap().to_owned();
+        chat.world.thought(&["delivery", word, &delivery]).expect(0);
+    }
+    chat.rehearsal.say(7, 7, "three");
+    chat.delivered("delivered", 2);
+    assert_eq!(running.stop(), 0);
+    let seen = chat.seen();
+    assert_eq!(seen[1], ["one", "to one", "two"], "{seen:?}");
+    assert_eq!(seen[2], ["one", "to one", "two", "three"], "{seen:?}");
+    chat.world.thought(&["verify"]).expect(0);
+}
+
+#[test]
 fn a_message_that_waits_keeps_no_service_from_stopping_and_waits_on_after_it() {
     let chat = Chat::new(script());
     let when = TelegramWhen { method: Some("sendMessage".to_owned()), ..TelegramWhen::default() };

@@ -4,14 +4,12 @@ use thoughtstream_domain::dispatch::{self, AwaitedReply};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::ConsumerId;
 use thoughtstream_domain::payload::TypedPayload as _;
-use thoughtstream_domain::payload::delivery::{
-    DeliveryClaimed, DeliveryDelivered, DeliveryFailed, DeliveryUnconfirmed,
-};
+use thoughtstream_domain::payload::delivery::DeliveryClaimed;
 use thoughtstream_domain::payload::output::MessageObservation;
 use thoughtstream_domain::payload::telegram::TelegramMessage;
 
 use super::Reader;
-use super::conversation::Tables;
+use super::conversation::{Tables, ends};
 use crate::correlated;
 use crate::names::NameKind;
 use crate::rows::RowError;
@@ -36,7 +34,7 @@ impl Reader {
         let Some(kind) = number(TelegramMessage::NAME) else { return Ok(None) };
         let outputs = [number(MessageObservation::NAME)];
         let claims = [number(DeliveryClaimed::NAME)];
-        let ends = [DeliveryDelivered::NAME, DeliveryFailed::NAME, DeliveryUnconfirmed::NAME].map(number);
+        let ends = ends(self);
         let [first, end] =
             [0, message.position].map(|at| correlated::key(source, kind, correlation.as_str(), at));
         self.view(|view| {
@@ -53,7 +51,7 @@ impl Reader {
                 }
                 let mut standing = None;
                 for claim in tables.children(output.position, &claims)? {
-                    let end = tables.children(claim.position, &ends)?.pop();
+                    let end = tables.ends(claim.position, &ends)?.pop();
                     standing = dispatch::read(end.as_ref().unwrap_or(&claim)).map(|(_, standing)| standing);
                 }
                 if standing.is_none_or(|standing| standing.is_open()) {

@@ -17,7 +17,7 @@ use thoughtstream_domain::judgment::{Given, Judged, project};
 use thoughtstream_domain::packet::ContractRevision;
 use thoughtstream_domain::packet::documents::Library;
 use thoughtstream_domain::payload::TypedPayload;
-use thoughtstream_domain::payload::delivery::{DeliveryClaimed, DeliveryDelivered, Route};
+use thoughtstream_domain::payload::delivery::{self, DeliveryClaimed, DeliveryDelivered, Route};
 use thoughtstream_domain::payload::judgment::{JudgmentRetracted, TrainingExample};
 use thoughtstream_domain::payload::output::MessageObservation;
 use thoughtstream_domain::payload::run::RunCompleted;
@@ -176,7 +176,7 @@ struct Kinds {
     completed: Option<u32>,
     output: Option<u32>,
     claimed: Option<u32>,
-    delivered: Option<u32>,
+    ends: [Option<u32>; 3],
     judgment: Option<u32>,
     retracted: Option<u32>,
 }
@@ -188,7 +188,7 @@ impl Kinds {
             completed: number(RunCompleted::NAME),
             output: number(MessageObservation::NAME),
             claimed: number(DeliveryClaimed::NAME),
-            delivered: number(DeliveryDelivered::NAME),
+            ends: ends(reader),
             judgment: number(TrainingExample::NAME),
             retracted: number(JudgmentRetracted::NAME),
         }
@@ -220,6 +220,26 @@ impl Tables<'_> {
         }
         Ok(found)
     }
+
+    /// Returns what became of a claim, in order: its end, and behind one that only a person moves what their word led
+    /// to, which hangs on that end. `ends` are the numbers of the types that end a claim.
+    pub(super) fn ends(&self, claim: u64, ends: &[Option<u32>; 3]) -> Result<Vec<Event>, RowError> {
+        let mut found = self.children(claim, ends)?;
+        let mut next = 0;
+        while let Some(end) = found.get(next) {
+            if end.kind != DeliveryDelivered::kind() {
+                let more = self.children(end.position, ends)?;
+                found.extend(more);
+            }
+            next += 1;
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the numbers of the types that end a claim.
+pub(super) fn ends(reader: &Reader) -> [Option<u32>; 3] {
+    delivery::ends().map(|name| reader.shared.names.number(NameKind::Type, name.as_str()))
 }
 
 /// Looks for the replies to one message.
@@ -233,7 +253,7 @@ impl Look {
     /// sent twice at a person's word is one reply.
     fn replies(&self, tables: &Tables<'_>, message: u64) -> Result<Vec<Reply>, RowError> {
         let kinds = &self.kinds;
-        if kinds.delivered.is_none() {
+        if kinds.ends == [None; 3] {
             return Ok(Vec::new());
         }
         let settled = tables.children(message, &[kinds.completed, kinds.output])?;
@@ -261,7 +281,7 @@ impl Look {
     ) -> Result<Option<(Event, DeliveryDelivered)>, RowError> {
         let mut receipts = Vec::new();
         for claim in tables.children(output, &[self.kinds.claimed])? {
-            receipts.extend(tables.children(claim.position, &[self.kinds.delivered])?);
+            receipts.extend(tables.ends(claim.position, &self.kinds.ends)?);
         }
         let read = receipts.into_iter().filter_map(|event| {
             let delivered: DeliveryDelivered = event.payload_as().ok()?;
