@@ -209,6 +209,15 @@ impl KillPoints {
                 sprung = Some((armed.id, armed.trap.action));
             }
         }
+        if let Some((_, action)) = sprung {
+            // Written before it happens: whoever is ended here says nothing more.
+            tracing::warn!(
+                point = point.as_str(),
+                action = action.as_str(),
+                actor = name,
+                "a trap has sprung"
+            );
+        }
         if sprung.is_some() {
             self.changed(traps);
         }

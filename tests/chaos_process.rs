@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use thoughtstream_actors::killpoint::KillPoint;
 use thoughtstream_domain::id::{IdempotencyKey, SourceId};
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_store::sim::Dice;
@@ -22,6 +21,7 @@ use thoughtstream_surface::query::Sink;
 use thoughtstream_surface::session::Session;
 use thoughtstream_surface::socket::Door;
 use thoughtstream_surface::submit::Appended;
+use thoughtstream_testkit::chaos::deck::{Cast, pick};
 use thoughtstream_testkit::chaos::oracle::Place;
 use thoughtstream_testkit::chaos::oracle::{Oracle, folder_differs};
 use thoughtstream_testkit::chaos::{seeds, setting};
@@ -160,10 +160,9 @@ impl Deaths<'_> {
 
     /// Arms a point so that the process kills itself there.
     fn by_its_own_hand(&mut self) {
-        let is_reached =
-            |point: &KillPoint| !point.as_str().starts_with("progress.") && !point.needs_others();
-        let points: Vec<KillPoint> = KillPoint::ALL.iter().copied().filter(is_reached).collect();
-        let point = points[usize::try_from(self.dice.below(points.len() as u64)).unwrap()];
+        let mut points = Cast::Workers.points();
+        points.retain(|point| !point.as_str().starts_with("progress."));
+        let point = pick(&mut self.dice, &points);
         let passage = (1 + self.dice.below(3)).to_string();
         let mut running = self.world.serve(&[]);
         // The process may run into it before it has answered.

@@ -9,6 +9,7 @@ mod chaos_power;
 mod chaos_process;
 mod chaos_refusals;
 mod chaos_surroundings;
+mod chaos_talk;
 mod cli_accounts;
 mod cli_activate;
 mod cli_activate_refused;

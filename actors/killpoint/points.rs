@@ -5,6 +5,10 @@
 //! frame of the journal, so no point lies between two of them: whatever ends the writer leaves all of it or nothing. Around
 //! that commit lie `attempt.settle` for whoever hands it in and `commit` for the writer, whose `commit.inside` is the
 //! moment at which the frame is written and not durable; the simulated disk of the store is cut at every operation in it.
+//!
+//! The points of `proposal.decision`, `proposal.projection` and `activation.step` are passed while a person's command is
+//! answered, by a task and by no actor. A panic there ends that answer alone, and `fail` and `kill-actor` are one thing:
+//! the command is told that its end is not known, and the same command goes on.
 
 use std::fmt;
 
@@ -161,13 +165,6 @@ impl KillPoint {
     /// Reads a name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|point| point.as_str() == name)
-    }
-
-    /// Says whether only a service that deals with others passes it: one that asks models, sends what they say, is
-    /// told what a person thinks of what they propose, or to move to another version.
-    pub fn needs_others(self) -> bool {
-        let families = ["broker.", "delivery.", "proposal.", "activation.", "materialize."];
-        families.iter().any(|family| self.as_str().starts_with(family))
     }
 }
 

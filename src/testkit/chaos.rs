@@ -3,8 +3,10 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | [`deck`] | which points are passed in which runs, dealt from a seed so that none is left out |
 //! | [`cast`] | the consumers that run, and runners that now and then fail or panic |
 //! | [`oracle`] | what was acknowledged, and what must be true of a log that is quiet |
+//! | [`witness`] | what those outside saw, a provider, a chat and a person, held against the log |
 //! | [`stage`] | the service on its store: started, harmed, nursed, stopped, started again |
 //! | [`schedule`] | what is done to it, drawn from a seed |
 //!
@@ -12,9 +14,11 @@
 //! down and repeats most of it; what a failing run did is printed with it.
 
 pub mod cast;
+pub mod deck;
 pub mod oracle;
 pub mod schedule;
 pub mod stage;
+pub mod witness;
 
 /// Reads a number from the environment: how much a long run does, or which seed is replayed.
 #[must_use]

@@ -20,7 +20,7 @@ pub enum RehearsalCommand {
     Create,
     /// Kill an actor of the running service, as a fault would
     Kill(KillArgs),
-    /// Set a trap at a named point of an attempt or a commit
+    /// Set a trap at a named point; the service's log tells who runs into it
     Arm(ArmArgs),
 }
 

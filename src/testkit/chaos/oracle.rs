@@ -110,16 +110,23 @@ impl Oracle {
     /// Checks everything that must be true of a log that is quiet, for these declarations.
     pub fn check_quiet(&self, reader: &Reader, set: &DeclarationSet, context: &str) {
         check_verified(reader, set, context);
-        let log = Log::read(reader);
-        log.check_sources(context);
-        log.check_lifecycles(context);
-        let open = reader.open_attempts(None).expect("the log is read");
-        assert!(open.is_empty(), "{context}: attempts are open: {open:?}");
+        let log = Log(check_whole(reader, context));
         let skipped = self.kept().skipped.clone();
         for declaration in set.enabled() {
             Judged { reader, log: &log, declaration, skipped: &skipped, context }.check();
         }
     }
+}
+
+/// Checks what must be true of every log that is quiet, whatever is declared: no gap, nothing twice, one end of each
+/// attempt, none open. Returns its events in order.
+pub fn check_whole(reader: &Reader, context: &str) -> Vec<Event> {
+    let log = Log::read(reader);
+    log.check_sources(context);
+    log.check_lifecycles(context);
+    let open = reader.open_attempts(None).expect("the log is read");
+    assert!(open.is_empty(), "{context}: attempts are open: {open:?}");
+    log.0
 }
 
 /// Runs the check that an operator runs, comparing progress with what subscriptions match.

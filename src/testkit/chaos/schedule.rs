@@ -3,16 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use thoughtstream_actors::killpoint::{KillAction, KillPoint, Trap, TrapId};
+use thoughtstream_actors::killpoint::{KillAction, Trap, TrapId};
 use thoughtstream_domain::event::Candidate;
 use thoughtstream_domain::id::ConsumerId;
 use thoughtstream_store::sim::Dice;
 
 use super::cast::{CAST, Temper};
+use super::deck::{Cast, ENDS_ACTOR, pick};
 use super::stage::{Decision, FOLDER, Stage, note};
-
-/// The kill points that end an actor; a whole process is ended by the tests that have one.
-const ACTIONS: [KillAction; 3] = [KillAction::KillActor, KillAction::Panic, KillAction::Fail];
 
 /// A deed that takes longer hangs; the service answers or is given up on within a fraction of it.
 const DEED_WITHIN: Duration = Duration::from_secs(60);
@@ -92,8 +90,7 @@ impl Schedule {
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        let index = self.dice.below(from.len() as u64);
-        from[usize::try_from(index).expect("an index of a slice")]
+        pick(&mut self.dice, from)
     }
 
     /// Lets the service get somewhere, or not.
@@ -152,9 +149,9 @@ impl Schedule {
     }
 
     fn trap(&mut self, stage: &Stage) {
-        let point = self.pick(&reachable());
+        let point = self.pick(&Cast::Workers.points());
         let holds = self.dice.chance(12);
-        let action = if holds { KillAction::Hold } else { self.pick(&ACTIONS) };
+        let action = if holds { KillAction::Hold } else { self.pick(&ENDS_ACTOR) };
         let passage = u32::try_from(1 + self.dice.below(6)).expect("a small number");
         let mut trap = Trap::new(point, action).at(passage);
         if self.dice.chance(25) {
@@ -276,16 +273,14 @@ impl Schedule {
     }
 }
 
-/// Returns the points that somebody in the cast passes.
-fn reachable() -> Vec<KillPoint> {
-    KillPoint::ALL.iter().copied().filter(|point| !point.needs_others()).collect()
-}
-
 /// Returns one trap for each point with each action that ends an actor.
 #[must_use]
 pub fn every_trap() -> Vec<Trap> {
-    let with = |point: &KillPoint| ACTIONS.map(|action| Trap::new(*point, action));
-    reachable().iter().flat_map(with).collect()
+    Cast::Workers
+        .points()
+        .into_iter()
+        .flat_map(|point| ENDS_ACTOR.map(|action| Trap::new(point, action)))
+        .collect()
 }
 
 /// Returns the ids of the whole cast.

@@ -1,0 +1,81 @@
+//! Chaos over everything that a conversation passes, through the real program: a bot that people write to, a model that
+//! is asked and proposes, a person who decides, what follows from it, deliveries, and moves to another version. What is
+//! to fail is dealt from a seed; everything else that happens is drawn from it.
+//!
+//! A bounded sample runs each time, in which every kill point has somebody run into it; `THOUGHT_CHAOS_KILLS` asks for
+//! more, and has each point passed with each action. `THOUGHT_CHAOS_SEED` replays one seed.
+
+mod deeds;
+mod stage;
+
+use thoughtstream_store::sim::Dice;
+use thoughtstream_testkit::chaos::deck::{Cast, Deal, deal, share};
+use thoughtstream_testkit::chaos::{seeds, setting};
+
+use deeds::Schedule;
+use stage::Stage;
+
+/// So many process kills of a long run stand for one seed of each share here.
+const KILLS_A_SEED: u64 = 50;
+
+/// Plays the cards of one share of a deck, for each seed; as many tests share a deck, so that none takes long.
+fn play(cast: Cast, of: usize, shares: usize) {
+    let more = setting("THOUGHT_CHAOS_KILLS");
+    let dealt = if more.is_some() { Deal::Everything } else { Deal::Sample };
+    for seed in seeds(1, more.map_or(1, |kills| (kills / KILLS_A_SEED).max(1))) {
+        let kills = more.map(|kills| format!("THOUGHT_CHAOS_KILLS={kills} ")).unwrap_or_default();
+        let context =
+            format!("{kills}THOUGHT_CHAOS_SEED={seed} replays this ({cast:?}, share {of} of {shares})");
+        let cards = share(deal(cast, dealt, &mut Dice::new(seed)), of, shares);
+        let stage = Stage::new();
+        let mut schedule = Schedule::new(&stage, seed ^ (of as u64) << 32, context, cards);
+        match cast {
+            Cast::Talkers => schedule.talk(),
+            Cast::Movers => schedule.move_on(),
+            Cast::Workers => panic!("no bot belongs to this cast"),
+        }
+        schedule.judge();
+    }
+}
+
+/// Whoever ends wherever on the way from a message to its reply and to what a person lets follow from it.
+mod whoever_ends_on_the_way_nothing_is_lost_or_done_twice {
+    use super::*;
+
+    const SHARES: usize = 4;
+
+    #[test]
+    fn in_every_fourth_place() {
+        play(Cast::Talkers, 0, SHARES);
+    }
+
+    #[test]
+    fn in_the_first_and_every_fourth_behind_it() {
+        play(Cast::Talkers, 1, SHARES);
+    }
+
+    #[test]
+    fn in_the_second_and_every_fourth_behind_it() {
+        play(Cast::Talkers, 2, SHARES);
+    }
+
+    #[test]
+    fn in_the_third_and_every_fourth_behind_it() {
+        play(Cast::Talkers, 3, SHARES);
+    }
+}
+
+/// Whatever ends an activation at any of its steps, the same command goes on with it.
+mod whatever_ends_an_activation_the_same_command_goes_on {
+    use super::*;
+
+    #[test]
+    fn in_every_second_place() {
+        play(Cast::Movers, 0, 2);
+    }
+
+    #[test]
+    fn in_the_places_between() {
+        play(Cast::Movers, 1, 2);
+    }
+}
