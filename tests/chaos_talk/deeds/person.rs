@@ -84,7 +84,7 @@ impl Schedule<'_> {
     fn reconcile(&mut self, id: &str) {
         let Some(rows) = self.stage.look(Ask::Delivery { id: id.parse().unwrap() }) else { return };
         let Some(output) = rows.first().and_then(|row| row["output"].as_str()?.parse().ok()) else { return };
-        let Some(shown) = self.stage.look(Ask::Event { id: output }) else { return };
+        let Some(shown) = self.stage.look(Ask::Event { id: output, content: true }) else { return };
         let Some(text) = shown.first().and_then(|event| event["payload"]["observation"]["summary"].as_str())
         else {
             return;
