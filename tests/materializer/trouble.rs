@@ -5,7 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use nix::errno::Errno;
+use nix::libc;
 use nix::unistd::geteuid;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use thoughtstream_actors::killpoint::TrapId;
 use thoughtstream_domain::commit::Row;
 use thoughtstream_domain::content::Content;
@@ -173,6 +176,45 @@ async fn refused_behind_the_exchange() {
     room.until_ended(1).await;
     assert_eq!((room.ends(), room.text()), ((1, 1, vec![]), format!("{BASE}{SAID}\n")));
     room.judge().await;
+}
+
+#[test]
+fn a_disk_that_fails_behind_the_exchange_is_told_of() {
+    elsewhere(Command::new("env"), "where_no_mode_can_be_set");
+    elsewhere(Command::new("env"), "where_nothing_can_be_synced");
+}
+
+/// Has the kernel refuse a call from now on, in every thread of this process.
+fn refuse(call: i64) {
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let failing = SeccompAction::Errno(Errno::EIO as u32);
+    let rules = [(call, Vec::new())].into();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, failing, arch).unwrap();
+    let program: BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter_all_threads(&program).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "its process cannot set modes afterwards; the test above runs it in one of its own"]
+async fn where_no_mode_can_be_set() {
+    // Whoever may read what a person decided is not known, so the base is put back.
+    let mut room = Room::with("mode", BASE).await;
+    room.at(KillPoint::MaterializeExchangeInside, |_| refuse(libc::SYS_fchmod)).await;
+    room.until_ended(1).await;
+    assert_eq!(room.ends(), (1, 0, vec![ReasonCode::WriteFailed]));
+    assert_eq!((room.text(), room.names()), (BASE.to_owned(), vec![MEMORY_PATH.to_owned()]));
+    room.judge().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "its process cannot sync afterwards; the test above runs it in one of its own"]
+async fn where_nothing_can_be_synced() {
+    // It cannot be put back durably either: both are kept, and that is said. The log syncs by another call.
+    let mut room = Room::with("sync", BASE).await;
+    room.at(KillPoint::MaterializeExchangeInside, |_| refuse(libc::SYS_fsync)).await;
+    room.until_ended(1).await;
+    assert_eq!(room.ends(), (1, 0, vec![ReasonCode::WriteFailed]));
+    assert_eq!((room.text(), room.beside()), (format!("{BASE}{SAID}\n"), BASE.to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
