@@ -1,6 +1,6 @@
 //! The names of the points and of what can happen there.
 //!
-//! The three points of `proposal.settle` lie where a settlement is put together, before anything of it is handed in: what
+//! The four points of `proposal.settle` lie where a settlement is put together, before anything of it is handed in: what
 //! is lost there was never anywhere else. From there on its events, the run row and progress are one commit, and one
 //! frame of the journal, so no point lies between two of them: whatever ends the writer leaves all of it or nothing. Around
 //! that commit lie `attempt.settle` for whoever hands it in and `commit` for the writer, whose `commit.inside` is the
@@ -107,6 +107,8 @@ points! {
     DeliveryReceiptAfter = "delivery.receipt.after",
     /// A model's final message was accepted and its output is made; what it proposes is not.
     ProposalOutputMade = "proposal.settle.output",
+    /// One of several things that it proposes is made; the next is not.
+    ProposalMade = "proposal.settle.proposal",
     /// What it proposes is made; the end of the attempt is not.
     ProposalsMade = "proposal.settle.proposals",
     /// The end that names both is made, with the rows; nothing was handed in.

@@ -12,6 +12,7 @@ use thoughtstream_domain::payload::proposal::Proposer;
 use thoughtstream_domain::proposal::bind::{Bound, ProposeError};
 
 use super::super::attempt::{Attempt, Ended};
+use crate::killpoint::KillPoint;
 
 impl Attempt {
     /// Makes the proposals of a run, in the order in which they are settled.
@@ -22,7 +23,10 @@ impl Attempt {
         bound: Vec<Bound>,
     ) -> Result<Result<Vec<Candidate>, ProposeError>, Ended> {
         let mut made = Vec::new();
-        for bound in bound {
+        for (before, bound) in bound.into_iter().enumerate() {
+            if before > 0 {
+                self.site.pass(KillPoint::ProposalMade).await?;
+            }
             let original = match bound.corrects() {
                 Some(output) => self.original(output).await?,
                 None => None,
