@@ -27,7 +27,7 @@ fn play(cast: Cast, of: usize, shares: usize) {
         let context =
             format!("{kills}THOUGHT_CHAOS_SEED={seed} replays this ({cast:?}, share {of} of {shares})");
         let cards = share(deal(cast, dealt, &mut Dice::new(seed)), of, shares);
-        let stage = Stage::new();
+        let stage = Stage::new((seed + of as u64).is_multiple_of(2));
         let mut schedule = Schedule::new(&stage, seed ^ (of as u64) << 32, context, cards);
         match cast {
             Cast::Talkers => schedule.talk(),

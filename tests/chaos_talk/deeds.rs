@@ -2,22 +2,24 @@
 
 mod person;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use thoughtstream_actors::killpoint::KillAction;
 use thoughtstream_channels::rehearsal::{
-    Answer as Reply, Cut, CutAt, CutHow, Manner, Rule, Says, TelegramRule, TelegramWhen, When,
+    Answer as Reply, Cut, CutAt, CutHow, Item, Manner, MessageRef, Rule, Says, Scripted, TelegramRule,
+    TelegramWhen, When,
 };
+use thoughtstream_domain::feedback;
 use thoughtstream_domain::id::EventId;
 use thoughtstream_domain::payload::activation::Step;
 use thoughtstream_domain::payload::proposal::Disposition;
 use thoughtstream_domain::proposal::text::ProposedText;
 use thoughtstream_store::sim::Dice;
 use thoughtstream_store::{Options, Store};
-use thoughtstream_surface::ask::{Ask, Operate, ProposalFilter, RunFilter};
+use thoughtstream_surface::ask::{Ask, EventFilter, Operate, ProposalFilter, RunFilter};
 use thoughtstream_surface::exit::Exit;
 use thoughtstream_testkit::chaos::deck::{Card, family, pick};
 
@@ -81,6 +83,8 @@ pub(super) struct Schedule<'s> {
     decided: BTreeMap<EventId, Disposition>,
     errands: Vec<person::Errand>,
     by_hand: String,
+    /// The messages of the bot that were given a thumb.
+    thumbs: BTreeSet<i64>,
     context: String,
     trail: VecDeque<String>,
     since: Instant,
@@ -99,6 +103,7 @@ impl<'s> Schedule<'s> {
             decided: BTreeMap::new(),
             errands: Vec::new(),
             by_hand: String::new(),
+            thumbs: BTreeSet::new(),
             context,
             trail: VecDeque::new(),
             since: Instant::now(),
@@ -131,6 +136,9 @@ impl<'s> Schedule<'s> {
             self.harm();
             self.settle();
             self.decide();
+            if self.dice.chance(40) {
+                self.give_a_thumb();
+            }
             self.harm();
             self.settle();
             match self.dice.below(100) {
@@ -243,6 +251,23 @@ impl<'s> Schedule<'s> {
         let update = self.stage.told.rehearsal.say(7, 7, &said).unwrap();
         self.updates.insert(update, said.clone());
         self.note(format!("said {said}"));
+    }
+
+    /// Lets somebody react to a message of the bot whose number the log knows: feedback is bound to that.
+    fn give_a_thumb(&mut self) {
+        let Some(rows) =
+            self.stage.look(Ask::Deliveries { states: vec!["delivered".to_owned()], limit: LIMIT })
+        else {
+            return;
+        };
+        let known = rows.iter().filter_map(|row| row["message"].as_str()?.parse().ok());
+        let Some(number) = known.filter(|number| !self.thumbs.contains(number)).max() else { return };
+        let message = MessageRef::Number(number);
+        let reaction = Item::Reaction { chat: 7, from: 7, message, emoji: Some("👍".to_owned()) };
+        let update = self.stage.told.rehearsal.happen(&Scripted::new(reaction)).unwrap();
+        self.updates.insert(update, format!("a thumb on {number}"));
+        self.thumbs.insert(number);
+        self.note(format!("a thumb on {number}"));
     }
 
     /// Has a provider or Telegram fail once, of what is to come of a message, or nobody.
@@ -398,8 +423,16 @@ impl<'s> Schedule<'s> {
             }
             let delivered =
                 look(Ask::Deliveries { states: vec!["delivered".to_owned()], limit: LIMIT })?.len();
-            if delivered < self.updates.len() {
-                return Err(format!("{delivered} of {} replies are delivered", self.updates.len()));
+            let messages = self.updates.len() - self.thumbs.len();
+            if delivered < messages {
+                return Err(format!("{delivered} of {messages} replies are delivered"));
+            }
+            let kind = Some("stream.thought.judgment.training-example".to_owned());
+            let judged = look(Ask::Events(EventFilter { kind, limit: LIMIT, ..EventFilter::default() }))?;
+            let judged =
+                judged.iter().filter(|event| event["payload"]["criterionVersion"] == feedback::CRITERION);
+            if judged.count() < self.thumbs.len() {
+                return Err("not every thumb is a judgment".to_owned());
             }
             for proposal in look(Ask::Proposals(all_proposals()))? {
                 let state = proposal["state"].as_str().unwrap_or_default();

@@ -1,7 +1,8 @@
 //! The service with a bot, a provider and a person; what is asked of it, and what is told of its traps.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use thoughtstream_channels::rehearsal::{Answer as Reply, Rule, Says, ToolCall, Usage};
@@ -64,6 +65,18 @@ impl Sink for Values {
     }
 }
 
+/// Lets a configuration's bot be told of updates at an address of this machine.
+fn listen(config: &Path) {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let path = config.join("config.yaml");
+    let webhook = format!("{{ listen: \"{free}\", secret: bot-webhook, url: \"http://{free}/bot\" }}");
+    let text = std::fs::read_to_string(&path).unwrap() + "    mode: webhook\n    webhook: " + &webhook + "\n";
+    std::fs::write(&path, text).unwrap();
+    let secret = config.join("credentials/bot-webhook");
+    std::fs::write(&secret, "s3cret\n").unwrap();
+    std::fs::set_permissions(secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+}
+
 pub(super) struct Stage {
     pub(super) told: Remembering,
     session: Session,
@@ -71,8 +84,12 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new() -> Self {
+    /// Makes one whose bot asks for updates, or is told them.
+    pub(super) fn new(is_told: bool) -> Self {
         let told = Remembering::playing(SCRIPT);
+        if is_told {
+            listen(&told.world.config);
+        }
         let world = &told.world;
         let places = Places { data: world.data.clone(), config: world.config.clone() };
         let session = Session { places, address: Default::default(), json: true };

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use thoughtstream_domain::accounting::{Amounts, Charge};
 use thoughtstream_domain::dispatch;
 use thoughtstream_domain::event::Event;
+use thoughtstream_domain::feedback;
 use thoughtstream_domain::id::{EventId, ExecutionId, RunId, SourceId};
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::activation::{ActivationBegun, ActivationStepped, Step};
@@ -23,7 +24,7 @@ use thoughtstream_domain::payload::proposal::{
 use thoughtstream_domain::payload::run::{
     RunAbandoned, RunCompleted, RunFailed, RunReceived, RunStarted, RunStatusUnknown,
 };
-use thoughtstream_domain::payload::telegram::{TelegramMessage, UpdateId, update_key};
+use thoughtstream_domain::payload::telegram::{TelegramMessage, TelegramReaction, UpdateId, update_key};
 use thoughtstream_domain::proposal::project::CRITERION;
 use thoughtstream_store::Reader;
 
@@ -240,7 +241,7 @@ impl Seen<'_> {
         }
     }
 
-    /// Each proposal is decided once at most, as the person was told, and a correction becomes one judgment.
+    /// Each proposal is decided once at most, as the person was told; a correction becomes one judgment, as a thumb does.
     fn check_decisions(&self) {
         let context = self.context;
         let made = all::<ProposalDecision>(self.events);
@@ -252,8 +253,14 @@ impl Seen<'_> {
         for (proposal, told) in &self.witness.decided {
             assert_eq!(standing.get(proposal), Some(&told), "{context}: what was decided about {proposal}");
         }
-        let judged = all::<TrainingExample>(self.events).into_iter();
-        let judged = judged.filter(|(_, example)| example.criterion.as_deref() == Some(CRITERION));
+        let thumbs = all::<TelegramReaction>(self.events).into_iter().map(|(event, _)| event.id);
+        let judgments = all::<TrainingExample>(self.events);
+        let by_thumb =
+            judgments.iter().filter(|(_, example)| example.criterion_version == feedback::CRITERION);
+        let by_thumb = by_thumb.filter_map(|(_, example)| example.feedback);
+        assert_eq!(counted(by_thumb), counted(thumbs), "{context}: not each thumb is one judgment");
+        let judged =
+            judgments.into_iter().filter(|(_, example)| example.criterion.as_deref() == Some(CRITERION));
         let judged = judged.filter_map(|(_, example)| example.feedback);
         let corrections = made.iter().filter(|(_, decision)| {
             decision.kind == Decidable::SelfCorrection && decision.disposition != Disposition::Reject
