@@ -30,7 +30,7 @@ fn play(cast: Cast, of: usize, shares: usize) {
         let stage = Stage::new((seed + of as u64).is_multiple_of(2));
         let mut schedule = Schedule::new(&stage, seed ^ (of as u64) << 32, context, cards);
         match cast {
-            Cast::Talkers => schedule.talk(),
+            Cast::Talkers => schedule.talk(of, shares),
             Cast::Movers => schedule.move_on(),
             Cast::Workers => panic!("no bot belongs to this cast"),
         }

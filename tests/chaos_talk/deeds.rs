@@ -45,20 +45,6 @@ const TRAIL_MAX: usize = 120;
 /// What is answered at most.
 const LIMIT: u32 = 10_000;
 
-/// The actors that are killed by name, by their paths.
-const ACTORS: [&str; 10] = [
-    "log",
-    "scribe",
-    "cells",
-    "brokers/local",
-    "consumers/telegram-conversation",
-    "producers/filesystem:telegram-agent-context",
-    "materializer",
-    "telegram:bot",
-    "dispatcher:bot",
-    "feedback:bot",
-];
-
 /// Where a card is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -79,6 +65,10 @@ pub(super) struct Schedule<'s> {
     /// How much of the service's log was read.
     read: usize,
     cards: Vec<(Card, Place)>,
+    /// Every actor of the tree by its path below the root.
+    actors: Vec<String>,
+    /// Those of them that are still to be killed by name.
+    victims: Vec<String>,
     updates: BTreeMap<i64, String>,
     decided: BTreeMap<EventId, Disposition>,
     errands: Vec<person::Errand>,
@@ -99,6 +89,8 @@ impl<'s> Schedule<'s> {
             running: None,
             read: 0,
             cards,
+            actors: Vec::new(),
+            victims: Vec::new(),
             updates: BTreeMap::new(),
             decided: BTreeMap::new(),
             errands: Vec::new(),
@@ -115,11 +107,15 @@ impl<'s> Schedule<'s> {
         stage.told.world.until(&list, |answer| !answer.lines().is_empty());
         schedule.say(Moves::Nothing);
         schedule.settle();
+        let tree = stage.look(Ask::Tree { watch: false }).unwrap();
+        below(&tree[0], "", &mut schedule.actors);
         schedule
     }
 
-    /// Tells stories until everybody whom a card is meant for has run into it.
-    pub(super) fn talk(&mut self) {
+    /// Tells stories until everybody whom a card is meant for has run into it, and everybody of one share of the tree was
+    /// killed by name.
+    pub(super) fn talk(&mut self, of: usize, shares: usize) {
+        self.victims = self.actors.iter().skip(of).step_by(shares).cloned().collect();
         for _ in 0..STORIES_MAX {
             if !self.deal() {
                 break;
@@ -160,6 +156,7 @@ impl<'s> Schedule<'s> {
                 let moves = pick(&mut self.dice, &[Moves::Nothing, Moves::Everything]);
                 self.say(moves);
             }
+            self.harm();
             self.activate();
             if self.dice.chance(30) {
                 self.settle();
@@ -297,14 +294,24 @@ impl<'s> Schedule<'s> {
         self.note(what.to_owned());
     }
 
+    /// Kills an actor by name; the answer of one that dies of it, as the doors do, is lost.
+    fn kill(&mut self, path: String) {
+        let killed = self.stage.operate(Operate::Kill { path: path.clone() });
+        self.note(format!("kill {path}: {killed}"));
+    }
+
     /// Kills somebody by name, or everything, or nobody.
     fn harm(&mut self) {
+        if let Some(path) = self.victims.pop() {
+            std::thread::sleep(Duration::from_millis(self.dice.below(150)));
+            return self.kill(path);
+        }
         match self.dice.below(100) {
             0..=14 => {
                 std::thread::sleep(Duration::from_millis(self.dice.below(150)));
-                let path = pick(&mut self.dice, &ACTORS).to_owned();
-                let killed = self.stage.operate(Operate::Kill { path: path.clone() });
-                self.note(format!("kill {path}: {killed}"));
+                let at = self.dice.below(self.actors.len() as u64);
+                let path = self.actors[usize::try_from(at).unwrap()].clone();
+                self.kill(path);
             }
             15..=22 => {
                 std::thread::sleep(Duration::from_millis(self.dice.below(250)));
@@ -454,6 +461,11 @@ impl<'s> Schedule<'s> {
             .map(|(card, _)| format!("{card:?}"))
             .collect();
         assert!(left.is_empty(), "{}nobody ran into {left:?}", self.told());
+        while let Some(path) = self.victims.pop() {
+            self.kill(path);
+            self.say(Moves::Nothing);
+            self.settle();
+        }
         self.fell();
         self.settle();
     }
@@ -474,4 +486,13 @@ impl<'s> Schedule<'s> {
 
 fn all_proposals() -> ProposalFilter {
     ProposalFilter { limit: LIMIT, ..ProposalFilter::default() }
+}
+
+/// Returns the paths of everybody below a node of the tree.
+fn below(node: &Value, above: &str, found: &mut Vec<String>) {
+    for child in node["children"].as_array().into_iter().flatten() {
+        let path = format!("{above}{}", child["name"].as_str().unwrap());
+        below(child, &format!("{path}/"), found);
+        found.push(path);
+    }
 }
