@@ -270,34 +270,36 @@ fn fifty_clients_that_say_nothing_or_leave_in_the_middle_disturb_nobody() {
     world.thought(&["verify"]).expect(0);
 }
 
-/// The name of the test that runs on a small disk of its own.
-const SMALL_DISK: &str = "chaos_refusals::on_a_disk_that_fills_up";
-
-#[test]
-fn a_full_disk_stops_admission_and_not_reading_and_room_that_comes_back_is_used() {
-    // The disk is mounted in a namespace of its own, which ends with the process.
+/// Runs an ignored test, by its whole name, in a namespace in which it may mount a disk of its own; it ends with the
+/// process.
+pub(crate) fn with_a_disk_of_its_own(name: &str) {
     let mut command = Command::new("unshare");
     command.args(if nix::unistd::geteuid().is_root() { &["-m"][..] } else { &["-rm"] });
-    let output = command
-        .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", SMALL_DISK])
-        .output()
-        .unwrap();
+    let output =
+        command.arg(std::env::current_exe().unwrap()).args(["--ignored", "--exact", name]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("1 passed"), "{text}");
+}
+
+/// Mounts a small disk on a directory; only in a namespace of one's own.
+pub(crate) fn mount_small(directory: &Path, megabytes: u32) {
+    let size = format!("size={megabytes}m,mode=0700");
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(directory).status().unwrap();
+    assert!(mounted.success(), "a small disk cannot be mounted here");
+}
+
+#[test]
+fn a_full_disk_stops_admission_and_not_reading_and_room_that_comes_back_is_used() {
+    with_a_disk_of_its_own("chaos_refusals::on_a_disk_that_fills_up");
 }
 
 #[test]
 #[ignore = "it needs a disk of its own; the test above runs it on one"]
 fn on_a_disk_that_fills_up() {
     let world = World::with_config();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=16m,mode=0700", "none"])
-        .arg(&world.data)
-        .status()
-        .unwrap();
-    assert!(mounted.success(), "a small disk cannot be mounted here");
+    mount_small(&world.data, 16);
     let ballast = world.data.join("ballast");
     std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
     let running = world.serve(&[]);
@@ -344,7 +346,7 @@ fn on_a_disk_that_fills_up() {
 }
 
 /// Takes all the room that is left.
-fn fill(ballast: &Path) {
+pub(crate) fn fill(ballast: &Path) {
     let mut file = std::fs::File::create(ballast).unwrap();
     for bytes in [vec![1; 1 << 16], vec![1; 1]] {
         while file.write_all(&bytes).is_ok() {}

@@ -1,5 +1,6 @@
 //! Model runs through the real program: one request each, from a sealed context, under a budget, whatever fails.
 
+mod full_disk;
 mod kills;
 
 use std::collections::BTreeMap;

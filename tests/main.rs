@@ -5,6 +5,7 @@ mod calls;
 mod cells;
 mod chaos;
 mod chaos_decisions;
+mod chaos_limits;
 mod chaos_power;
 mod chaos_process;
 mod chaos_refusals;

@@ -284,12 +284,16 @@ impl Loop {
                     return Err(ThreadEnd::Failed);
                 }
                 LedgerError::Unwritable { code, .. } => {
-                    let news = self.args.log.state.send_if_modified(|state| {
-                        let news = *state == LogState::Writable;
-                        if news {
-                            *state = LogState::Unwritable { code: code.clone(), since };
+                    // Trying again may find out more than the first failure said.
+                    let told = LogState::Unwritable { code: code.clone(), since };
+                    let mut news = false;
+                    self.args.log.state.send_if_modified(|state| {
+                        news = *state == LogState::Writable;
+                        let changes = *state != told;
+                        if changes {
+                            *state = told;
                         }
-                        news
+                        changes
                     });
                     if news {
                         tracing::warn!(target: "log", code, "the log cannot be written; reading goes on");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::payload::system::ServiceStopped;
-use thoughtstream_store::{OpenError, Reader, TypesError, WriteError, Writer};
+use thoughtstream_store::{JournalError, OpenError, Reader, TypesError, WriteError, Writer};
 
 use crate::clock::Clock;
 use crate::log::{Ledger, LedgerError, Types};
@@ -26,6 +26,9 @@ pub struct StoreLedger {
     /// How much must be free before writing is tried again.
     needed: Option<u64>,
 }
+
+/// With less room than this, a log that cannot be opened again is taken to lack it: opening writes a few pages.
+const FULL_BELOW: u64 = 1 << 20;
 
 impl StoreLedger {
     pub(crate) fn new(writer: Writer, reader: Reader, clock: Arc<dyn Clock>, head: u64) -> Self {
@@ -98,7 +101,11 @@ impl Ledger for StoreLedger {
         if self.writer.has_failed() {
             self.writer.reopen().map_err(|error| match error {
                 OpenError::Damaged { what, .. } => LedgerError::Damaged { what },
-                OpenError::Journal(error) => LedgerError::Damaged { what: error.to_string() },
+                OpenError::Journal(
+                    error @ (JournalError::Gap { .. }
+                    | JournalError::Behind { .. }
+                    | JournalError::Foreign { .. }),
+                ) => LedgerError::Damaged { what: error.to_string() },
                 OpenError::Empty { path } | OpenError::NotAStore { path } => {
                     LedgerError::Damaged { what: format!("{} is not what it was", path.display()) }
                 }
@@ -107,8 +114,16 @@ impl Ledger for StoreLedger {
                 | OpenError::NewerFormat { .. }
                 | OpenError::Held { .. }
                 | OpenError::Disk(_)
+                | OpenError::Journal(JournalError::Open(_) | JournalError::Io { .. })
                 | OpenError::Io { .. } => {
-                    LedgerError::Unwritable { code: "reopen-failed".to_owned(), nothing_written: false }
+                    let full = self.writer.free_bytes().filter(|free| *free < FULL_BELOW);
+                    let code = full.map_or_else(
+                        || "reopen-failed".to_owned(),
+                        |free| {
+                            format!("disk-full: {free} bytes are free, and the log cannot be opened again")
+                        },
+                    );
+                    LedgerError::Unwritable { code, nothing_written: false }
                 }
             })?;
         }

@@ -42,6 +42,10 @@ pub const NOTIFY: &str = "notify";
 pub const NOT_SENT: RetryPolicy =
     RetryPolicy { attempts: 20, first_ms: 1_000, max_ms: 300_000, exhausted: Exhausted::Hold };
 
+/// The longest that the other side may ask to wait, in milliseconds. Telegram asks for seconds, and for hours of who
+/// wrote far too much; what asks for more than a day is a mistake, and would keep a reply back for good.
+const ASKED_MAX_MS: i64 = 24 * 3_600_000;
+
 /// What the names begin with under which the log keeps how far those have looked that declare no consumer.
 const PROGRESS_NAMES: [&str; 2] = ["dispatcher-", "feedback-"];
 
@@ -383,8 +387,9 @@ pub fn end(binding: &DeliveryBinding, claimed: &Event, sent: Sent, now: Timestam
 fn after_not_sent(claim: u32, retry_after: Option<u64>, now: Timestamp) -> AfterFailed {
     match NOT_SENT.after(claim, now) {
         AfterFailure::Retry(at) => {
-            let asked = retry_after.and_then(|seconds| i64::try_from(seconds).ok()).unwrap_or(0);
-            AfterFailed::Retry { at: at.max(now.plus_millis(asked.saturating_mul(1000))) }
+            let asked = retry_after.map_or(0, |seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+            let asked = asked.saturating_mul(1000).min(ASKED_MAX_MS);
+            AfterFailed::Retry { at: at.max(now.plus_millis(asked)) }
         }
         AfterFailure::Exhausted(_) => AfterFailed::Final,
     }

@@ -1,13 +1,13 @@
 //! Calls about this process as a whole.
 //!
 //! This is the one file that may contain `unsafe`, each use with an `#[expect]` and its reason. There are
-//! two: for every other call there is a safe wrapper.
+//! three: for every other call there is a safe wrapper.
 
 use std::io;
 
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
-
+use nix::sys::signal::{SigHandler, Signal, signal};
 use thiserror::Error;
 
 /// The process could not be closed to others.
@@ -51,6 +51,19 @@ pub fn keep_descriptors() -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets a write beyond the limit on the size of files fail, as on a full disk, instead of ending the process in the
+/// middle of it. Called once, at the start of `main`; programs that are started later inherit it.
+///
+/// # Errors
+///
+/// Returns what the kernel said; none is known for this signal.
+pub fn outlive_file_limit() -> io::Result<()> {
+    #[expect(unsafe_code, reason = "no crate here wraps it for a signal that is ignored")]
+    // SAFETY: ignoring a signal installs no handler, so nothing runs that would have to be safe in one.
+    let before = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
+    before.map(drop).map_err(io::Error::from)
+}
+
 /// Gives memory that was freed back to the system.
 ///
 /// Reading thousands of declarations takes many times the memory that keeping them does; the allocator would hold on
@@ -81,6 +94,18 @@ mod tests {
             fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
             keep_descriptors().unwrap();
             assert_eq!(fcntl(&file, FcntlArg::F_GETFD).unwrap(), FdFlag::FD_CLOEXEC.bits());
+        });
+    }
+
+    #[test]
+    fn a_write_beyond_the_limit_on_files_fails_and_ends_nothing() {
+        use std::io::Write as _;
+        in_own_process("os::tests::a_write_beyond_the_limit_on_files_fails_and_ends_nothing", || {
+            outlive_file_limit().unwrap();
+            setrlimit(Resource::RLIMIT_FSIZE, 4096, 4096).unwrap();
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&[1; 4096]).unwrap();
+            assert_eq!(file.write_all(&[1]).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         });
     }
 

@@ -346,6 +346,11 @@ impl SimDisk {
         self.state().faults.insert(operation, fault);
     }
 
+    /// Forgets the fault that was planned for an operation.
+    pub fn forget(&self, operation: u64) {
+        self.state().faults.remove(&operation);
+    }
+
     /// Limits the sum of all files' lengths; growth beyond it fails as on a full disk.
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.state().capacity = bytes;

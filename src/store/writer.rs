@@ -412,7 +412,8 @@ impl Writer {
     /// only if they changed.
     ///
     /// # Errors
-    /// Until it succeeds, readers and writer answer errors; it may be called again.
+    /// Until it succeeds, the writer answers errors, and so do readers of a log that cannot be read either; it may
+    /// be called again.
     pub fn reopen(&mut self) -> Result<(), OpenError> {
         self.failed = true;
         let (journal, incarnation) = reopen(&self.shared, self.disk.as_ref(), self.options)?;

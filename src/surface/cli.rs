@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use thoughtstream_actors::panics::{install_panic_hook, last_panic};
+use thoughtstream_effects::os;
 
 use crate::address::Address;
 use crate::ask::Operate;
@@ -158,7 +159,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let json = cli.global.json;
     let address = Address::of(cli.global.data.as_deref(), cli.global.config.as_deref());
     install_panic_hook();
-    let answered = guarded(|| dispatch(cli, &mut out)).and_then(|exit| Ok(out.flush().map(|()| exit)?));
+    let answered = guarded(|| {
+        let limited = |error: std::io::Error| Failure::of(Exit::CouldNotLook, "process.signals", &error);
+        os::outlive_file_limit().map_err(limited)?;
+        dispatch(cli, &mut out)
+    })
+    .and_then(|exit| Ok(out.flush().map(|()| exit)?));
     match answered {
         Ok(exit) => exit,
         Err(failure) => {

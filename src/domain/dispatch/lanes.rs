@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Velocity;
+use super::{ASKED_MAX_MS, Velocity};
 use crate::id::{DeliveryId, SourceId};
 use crate::payload::delivery::DeliveryBinding;
 use crate::payload::telegram::ChatId;
@@ -32,6 +32,8 @@ struct Lane {
 pub struct Lanes {
     lanes: BTreeMap<ChatId, Lane>,
     waiting: usize,
+    /// The time at which it was looked for what is due.
+    looked: Option<Timestamp>,
 }
 
 /// Is what may be sent now, and when to look again.
@@ -76,11 +78,14 @@ impl Lanes {
 
     /// Takes out what may be sent now, at most `most`; its chat is busy until [`Self::done`].
     pub fn due(&mut self, velocity: Velocity, now: Timestamp, most: usize) -> Due {
+        self.follow_clock(now);
         let mut due = Due::default();
         for lane in self.lanes.values_mut().filter(|lane| lane.busy.is_none()) {
             let Some(first) = lane.waiting.front() else { continue };
             let held = velocity.held_until(&mut lane.sent, now);
-            let until = first.not_before.filter(|at| *at > now).max(held);
+            // Nobody waits longer than may be asked for: the time was set by a clock that was ahead.
+            let waits = |at: &Timestamp| (1..=ASKED_MAX_MS).contains(&at.millis_since(now));
+            let until = first.not_before.filter(waits).max(held);
             if let Some(until) = until {
                 due.wake = Some(due.wake.map_or(until, |wake| wake.min(until)));
             } else if due.now.len() < most
@@ -93,6 +98,20 @@ impl Lanes {
             }
         }
         due
+    }
+
+    /// Takes a clock that was set back into account: whatever waits for a time waits as long as it would have.
+    fn follow_clock(&mut self, now: Timestamp) {
+        let back = self.looked.replace(now).map_or(0, |before| before.millis_since(now));
+        if back <= 0 {
+            return;
+        }
+        for lane in self.lanes.values_mut() {
+            let waiting = lane.waiting.iter_mut().filter_map(|item| item.not_before.as_mut());
+            for at in waiting.chain(&mut lane.sent) {
+                *at = at.plus_millis(-back);
+            }
+        }
     }
 
     /// Frees a chat for what comes next.
@@ -162,6 +181,31 @@ mod tests {
         lanes.done(ChatId::new(1));
         assert_eq!(lanes.due(Velocity::default(), at(60), 8).now, [item(1, 2)]);
         assert_eq!(lanes.waiting(), 0);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_draws_no_wait_out() {
+        let velocity = Velocity { messages: 1, per_ms: 100 };
+        let mut lanes = Lanes::default();
+        let start = 10 * ASKED_MAX_MS;
+        lanes.put_last(Item { not_before: Some(at(start + 50)), ..item(1, 1) });
+        lanes.note_sent(ChatId::new(2), at(start));
+        lanes.put_last(item(2, 2));
+        assert_eq!(lanes.due(velocity, at(start), 8), Due { now: Vec::new(), wake: Some(at(start + 50)) });
+        // An hour back: as much is left as was.
+        let back = start - 3_600_000;
+        assert_eq!(lanes.due(velocity, at(back), 8), Due { now: Vec::new(), wake: Some(at(back + 50)) });
+        assert_eq!(
+            lanes.due(velocity, at(back + 50), 8).now,
+            [Item { not_before: Some(at(back + 50)), ..item(1, 1) }]
+        );
+        assert_eq!(lanes.due(velocity, at(back + 100), 8).now, [item(2, 2)]);
+        // Set back while nobody looked: what the log says of a time that far ahead holds nothing up.
+        let mut lanes = Lanes::default();
+        let ahead = at(start + ASKED_MAX_MS + 1);
+        lanes.note_sent(ChatId::new(1), ahead);
+        lanes.put_last(Item { not_before: Some(ahead), ..item(1, 1) });
+        assert_eq!(lanes.due(velocity, at(start), 8).now.len(), 1);
     }
 
     #[test]

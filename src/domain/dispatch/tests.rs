@@ -263,6 +263,7 @@ fn what_was_learnt_decides_what_follows() {
         at.as_millis()
     };
     assert_eq!((waits(None), waits(Some(0)), waits(Some(30))), (2_000, 2_000, 31_000));
+    assert_eq!((waits(Some(90_000)), waits(Some(u64::MAX))), (1_000 + ASKED_MAX_MS, 1_000 + ASKED_MAX_MS));
     assert!(matches!(standing(Sent::Refused { code: "c" }), Standing::Failed { .. }));
     assert!(matches!(standing(Sent::Unknown { code: "c" }), Standing::Unconfirmed { .. }));
     let last = DeliveryBinding { claim: NOT_SENT.attempts, ..binding };

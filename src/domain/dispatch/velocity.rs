@@ -22,13 +22,11 @@ impl Default for Velocity {
 
 impl Velocity {
     /// Returns when the next message may go, given when the last ones went, oldest first; `None`: now. What no
-    /// longer counts is forgotten.
+    /// longer counts is forgotten, and so is what went at a time that has not come: the clock was set back.
     #[must_use]
     pub fn held_until(&self, sent: &mut VecDeque<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         let span = i64::try_from(self.per_ms).unwrap_or(i64::MAX);
-        while sent.front().is_some_and(|at| now.millis_since(*at) >= span) {
-            sent.pop_front();
-        }
+        sent.retain(|at| (0..span).contains(&now.millis_since(*at)));
         let over = (sent.len() + 1).checked_sub(self.messages.max(1) as usize)?;
         let counted = over.checked_sub(1)?;
         sent.get(counted).map(|at| at.plus_millis(span))
@@ -59,5 +57,14 @@ mod tests {
             assert!(window[3] - window[0] >= 1_000, "{all:?}");
         }
         assert!(sent.len() <= 3);
+    }
+
+    #[test]
+    fn what_went_at_a_time_that_has_not_come_holds_nothing_up() {
+        let velocity = Velocity { messages: 1, per_ms: 1_000 };
+        let at = Timestamp::from_millis;
+        let mut sent: VecDeque<Timestamp> = [at(9_000_000), at(9_000_001), at(100)].into();
+        assert_eq!(velocity.held_until(&mut sent, at(500)), Some(at(1_100)));
+        assert_eq!(velocity.held_until(&mut sent, at(50)), None);
     }
 }

@@ -279,7 +279,8 @@ pub(crate) fn load_names(database: &Database, names: &Names) -> Result<(), RowEr
     Ok(())
 }
 
-/// Closes the log and opens it again after a failure, keeping readers attached.
+/// Closes the log and opens it again after a failure, keeping readers attached: also where it fails, if it can be
+/// read at all.
 pub(crate) fn reopen(
     shared: &Shared,
     disk: &dyn Disk,
@@ -288,14 +289,30 @@ pub(crate) fn reopen(
     let path = disk.path(LOG);
     let mut slot = shared.database.write().unwrap_or_else(PoisonError::into_inner);
     *slot = None;
-    let opened = open_log(disk, options)?;
+    let opened = match open_log(disk, options) {
+        Ok(opened) => opened,
+        Err(error) => {
+            // What cannot be written may still be read; nothing of that is written either, until it is opened again.
+            *slot = read_log(disk, options)
+                .ok()
+                .filter(|(_, mark)| *mark == shared.mark)
+                .and_then(|(database, _)| take_names(shared, &database, &path).ok().map(|()| database));
+            return Err(error);
+        }
+    };
     if opened.mark != shared.mark {
         return Err(OpenError::Damaged { path, what: "another store took its place".to_owned() });
     }
-    // Readers look names up at any time: they must never find less than there was.
-    let names = Names::default();
-    load_names(&opened.database, &names).map_err(|error| damaged_rows(&path, error))?;
-    shared.names.become_like(names);
+    take_names(shared, &opened.database, &path)?;
     *slot = Some(opened.database);
     Ok((opened.journal, opened.incarnation))
+}
+
+/// Lets readers find the names of a log that was opened again.
+fn take_names(shared: &Shared, database: &Database, path: &Path) -> Result<(), OpenError> {
+    // They look names up at any time: they must never find less than there was.
+    let names = Names::default();
+    load_names(database, &names).map_err(|error| damaged_rows(path, error))?;
+    shared.names.become_like(names);
+    Ok(())
 }

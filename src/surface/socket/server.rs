@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::os::unix::net::UnixListener as StdListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -41,6 +41,9 @@ const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A frame leaves within this time, or its reader is taken for gone.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Clients that cannot be accepted within this time of others are the same trouble.
+const CALM: Duration = Duration::from_secs(60);
 
 /// How many frames wait between the one who answers and the socket: a slow reader slows its own answer down.
 const FRAMES_WAITING_MAX: usize = 32;
@@ -111,14 +114,19 @@ pub async fn serve<D: Desk>(
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     let waiting = Arc::new(Semaphore::new(WAITING_MAX));
     let clients = TaskTracker::new();
+    let mut refused: Option<Instant> = None;
     loop {
         let stream = tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Out of descriptors, most likely: some come back when clients leave.
-                    tracing::warn!(kind = %error.kind(), "cannot accept a client");
+                    // Out of descriptors, most likely: some come back when clients leave, and are taken again at once.
+                    // That is one trouble, and is said once.
+                    if refused.is_none_or(|last| last.elapsed() > CALM) {
+                        tracing::warn!(?door, %error, "cannot accept clients at the moment");
+                    }
+                    refused = Some(Instant::now());
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }

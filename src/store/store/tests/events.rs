@@ -327,3 +327,24 @@ fn a_full_disk_is_refused_before_anything_is_touched_and_works_again_once_freed(
     disk.set_capacity(None);
     committed(&mut store, &commit);
 }
+
+#[test]
+fn a_log_that_can_be_read_and_not_written_is_read_until_it_can_be_written() {
+    let (disk, mut store) = fresh();
+    committed(&mut store, &append(vec![note("a", "1")]));
+    store.writer.checkpoint().unwrap();
+    committed(&mut store, &append(vec![note_in(envelope("notes:other", "b"), "only in the journal")]));
+    let first = disk.operations();
+    (first..first + 1000).for_each(|operation| disk.plan(operation, Fault::NoSpace));
+    store.writer.apply(&[append(vec![note("c", "3")])], at(2)).unwrap_err();
+    for _ in 0..3 {
+        store.writer.reopen().unwrap_err();
+        assert_eq!(store.reader.last_position().unwrap(), 2);
+        assert_eq!(store.reader.head(&source("notes:other")).unwrap().unwrap().sequence, 1);
+        assert!(matches!(store.writer.apply::<Commit>(&[], at(2)), Err(WriteError::MustReopen)));
+    }
+    (first..first + 1000).for_each(|operation| disk.forget(operation));
+    store.writer.reopen().unwrap();
+    committed(&mut store, &append(vec![note("c", "3")]));
+    assert_eq!(store.reader.last_position().unwrap(), 3);
+}
