@@ -1,9 +1,10 @@
 //! What a consumer runs on its triggers: the seam between the attempt and the work.
 
-use thoughtstream_domain::event::Event;
-use thoughtstream_domain::lifecycle::{Execution, Output};
+use thoughtstream_domain::event::{Event, Payload};
+use thoughtstream_domain::lifecycle::{Execution, FailurePolicy, Output};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRenamed};
+use thoughtstream_domain::retry::RetryPolicy;
 use thoughtstream_domain::text::characters;
 use thoughtstream_domain::transform::{self, TransformError};
 use thoughtstream_store::Reader;
@@ -32,21 +33,56 @@ pub trait Runner: Send + Sync + 'static {
 pub struct RunFailure {
     /// The reason, from a fixed list.
     pub code: &'static str,
-    /// Whether the same input could succeed another time.
-    pub retryable: bool,
+    /// What failed.
+    pub cause: Cause,
+}
+
+/// Says what failed, and with that what another attempt could change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A person erased a trigger: there is nothing to do any more.
+    Erased,
+    /// A trigger, or what it names, cannot be processed; it would fail in the same way again.
+    Input,
+    /// What was made is no output of this consumer.
+    Output,
+    /// Something around the run failed, and may not the next time.
+    Surroundings,
 }
 
 impl RunFailure {
-    /// The same input would fail again.
+    /// A person erased a trigger.
+    #[must_use]
+    pub const fn of_erased() -> Self {
+        Self { code: "trigger-erased", cause: Cause::Erased }
+    }
+
+    /// The input cannot be processed.
     #[must_use]
     pub const fn of_input(code: &'static str) -> Self {
-        Self { code, retryable: false }
+        Self { code, cause: Cause::Input }
+    }
+
+    /// The output is none.
+    #[must_use]
+    pub const fn of_output(code: &'static str) -> Self {
+        Self { code, cause: Cause::Output }
     }
 
     /// Something around the run failed.
     #[must_use]
     pub const fn of_surroundings(code: &'static str) -> Self {
-        Self { code, retryable: true }
+        Self { code, cause: Cause::Surroundings }
+    }
+
+    /// Returns what follows it where this is declared.
+    #[must_use]
+    pub const fn policy(self, retry: RetryPolicy) -> FailurePolicy {
+        match self.cause {
+            Cause::Erased | Cause::Output => FailurePolicy::Final,
+            Cause::Input => FailurePolicy::Unprocessable(retry.exhausted),
+            Cause::Surroundings => FailurePolicy::Retryable(retry),
+        }
     }
 }
 
@@ -66,17 +102,20 @@ impl Runner for Deterministic {
     }
 
     fn run(&self, reader: &Reader, triggers: &[Event]) -> Result<Vec<Output>, RunFailure> {
+        if any_erased(triggers) {
+            return Err(RunFailure::of_erased());
+        }
         let mut left = self.characters_max;
         let mut outputs = Vec::new();
         for trigger in triggers {
-            let content = content(reader, trigger)?;
+            let payload = trigger.payload_value().ok_or(RunFailure::of_input("trigger-unreadable"))?;
+            let about = transform::Trigger::read(&trigger.kind, &payload).map_err(failure)?;
+            let content = if about.is_read() { content(reader, trigger)? } else { None };
             if let Some(text) = content.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok()) {
                 left = left
                     .checked_sub(characters(text))
                     .ok_or(RunFailure::of_input("context-exceeds-max-chars"))?;
             }
-            let payload = trigger.payload_value().ok_or(RunFailure::of_input("trigger-unreadable"))?;
-            let about = transform::Trigger::read(&trigger.kind, &payload).map_err(failure)?;
             let made = transform::run(&self.transform, &about, content.as_deref()).map_err(failure)?;
             outputs.extend(made.into_iter().map(|o| Output {
                 kind: o.kind,
@@ -86,6 +125,12 @@ impl Runner for Deterministic {
         }
         Ok(outputs)
     }
+}
+
+/// Says whether the payload of one of these events was erased by a recorded redaction.
+#[must_use]
+pub fn any_erased(events: &[Event]) -> bool {
+    events.iter().any(|event| event.payload == Payload::Redacted)
 }
 
 fn names_a_version(trigger: &Event) -> bool {
@@ -107,5 +152,14 @@ fn content(reader: &Reader, trigger: &Event) -> Result<Option<Vec<u8>>, RunFailu
 }
 
 fn failure(error: TransformError) -> RunFailure {
-    RunFailure::of_input(error.code())
+    match error {
+        TransformError::OutputTooLarge { .. } => RunFailure::of_output(error.code()),
+        TransformError::Unknown
+        | TransformError::WrongTrigger { .. }
+        | TransformError::Missing
+        | TransformError::OtherVersion
+        | TransformError::TooLarge { .. }
+        | TransformError::NotUtf8 { .. }
+        | TransformError::TooDeep { .. } => RunFailure::of_input(error.code()),
+    }
 }

@@ -214,7 +214,7 @@ fn a_service_that_is_killed_while_it_reads_its_declarations_again_comes_back_wit
     let world = World::with_config();
     let file = world.config.join("declarations/document-links.yaml");
     std::fs::write(world.notes.join("a.md"), "# One\n[x](y.md)\n").unwrap();
-    let mut version = 1;
+    let mut version = 2;
     for wait in [0, 1, 3, 6, 10, 20, 40] {
         let running = world.serve(&[]);
         world.until_idle();

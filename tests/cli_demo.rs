@@ -63,6 +63,20 @@ fn a_folder_without_files_is_said_to_be_one() {
 }
 
 #[test]
+fn files_that_cannot_be_read_are_told_and_stop_nothing() {
+    let world = World::new();
+    std::fs::write(world.notes.join("good.md"), "# One\n[x](y.md)\n").unwrap();
+    std::fs::write(world.notes.join("bad.md"), b"# Bad \xff\n").unwrap();
+    std::fs::File::create(world.notes.join("large.md")).unwrap().set_len(1 << 40).unwrap();
+    let answer = world.thought(&["demo", &world.notes.display().to_string()]).expect(0);
+    for say in ["2 files became events", "document-not-utf8", "files-unread: too-large 1", "Nothing was lost"]
+    {
+        assert!(answer.stdout.contains(say), "{say}:\n{}", answer.stdout);
+    }
+    assert_eq!(answer.stdout.matches("  unprocessed  document-").count(), 4, "{}", answer.stdout);
+}
+
+#[test]
 fn a_conversation_is_answered_and_delivered_on_this_machine_alone() {
     let world = World::new();
     let answer = world.thought(&["demo", "--conversation"]).expect(0);

@@ -17,7 +17,7 @@ fn init_writes_what_is_missing_and_never_a_persons_file() {
     assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
     world.thought(&["declaration", "check"]).expect(0);
     let listed = world.thought(&["declaration", "list", "--json"]).expect(0).lines();
-    assert!(listed.iter().any(|one| one["consumer"] == "document-structure@1"));
+    assert!(listed.iter().any(|one| one["consumer"] == "document-structure@2"));
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn a_version_rises_in_its_own_file_and_nothing_else_changes() {
     let file = world.config.join("declarations/document-links.yaml");
     let before = std::fs::read_to_string(&file).unwrap();
     world.thought(&["declaration", "bump", "document-links"]).expect(0);
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), before.replacen("version: 1", "version: 2", 1));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before.replacen("version: 2", "version: 3", 1));
     world.thought(&["declaration", "bump", "nobody"]).expect(1);
     assert_eq!(
         world.thought(&["declaration", "show", "document-links", "--json"]).expect(0).json()["version"],
-        2
+        3
     );
 }
 

@@ -280,7 +280,7 @@ fn a_terminated_service_drains_and_a_hang_up_reads_the_declarations_again() {
     assert!(refused.stderr.contains("document-links.yaml"), "{}", refused.stderr);
     let states = world.thought(&["consumer", "list", "--json"]).expect(0).lines();
     let state = |id: &str| states.iter().find(|c| c["consumer"] == id).unwrap()["state"].clone();
-    assert_eq!((state("document-tasks@1"), state("document-links@1")), ("disabled".into(), "idle".into()));
+    assert_eq!((state("document-tasks@2"), state("document-links@2")), ("disabled".into(), "idle".into()));
     // What only a start takes over is named, in the answer and, where nobody waits for one, in the service's log.
     std::fs::write(world.config.join("declarations/document-links.yaml"), links).unwrap();
     assert_eq!(world.thought(&["reload", "--json"]).expect(0).json().get("restartFor"), None);
@@ -312,7 +312,7 @@ fn a_consumer_is_paused_resumed_and_restarted_and_the_log_says_who() {
     assert_eq!(inbox.len(), 1);
     assert_eq!((&inbox[0]["kind"], &inbox[0]["why"]), (&"consumer-paused".into(), &"holiday".into()));
     let stuck = world.thought(&["status", "--state", "stuck", "--json"]).expect(0).json();
-    assert_eq!(stuck["consumers"][0]["consumer"], "document-tasks@1");
+    assert_eq!(stuck["consumers"][0]["consumer"], "document-tasks@2");
     assert_eq!(stuck["consumers"][0]["behind"]["events"], 1);
     // The command that the inbox names moves it.
     let command = inbox[0]["command"].as_str().unwrap().to_owned();

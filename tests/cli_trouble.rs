@@ -50,7 +50,7 @@ fn what_waits_is_in_the_inbox_with_the_command_that_moves_it() {
     let why = world.thought(&["why", execution, "--json"]).expect(0).json();
     assert_eq!(why["state"], "held");
     let status = world.thought(&["status", "--json", "--state", "stuck"]).expect(0).json();
-    assert_eq!(status["consumers"][0]["consumer"], "document-tasks@1");
+    assert_eq!(status["consumers"][0]["consumer"], "document-tasks@2");
     world.thought(&["doctor", "--quick"]).expect(6);
     // The command that was named moves it, and the next attempt completes.
     let running = world.serve(&[]);
@@ -202,8 +202,8 @@ fn a_name_that_nobody_knows_is_refused_with_the_nearest_one() {
         assert!(refused.stderr.contains("id.unknown") && refused.stderr.contains(near), "{}", refused.stderr);
     }
     world.thought(&["event", "list", "--type", "stream.thought.source.file.removed"]).expect(0);
-    let explained = world.thought(&["consumer", "explain", "document-links@1", &id, "--json"]).expect(0);
-    assert_eq!(explained.json()["consumer"], "document-links@1");
+    let explained = world.thought(&["consumer", "explain", "document-links@2", &id, "--json"]).expect(0);
+    assert_eq!(explained.json()["consumer"], "document-links@2");
     world.thought(&["consumer", "explain", "document-links@9", &id]).expect(1);
 }
 
@@ -273,10 +273,10 @@ fn what_would_do_nothing_says_so() {
     std::fs::write(world.notes.join("a.md"), "# Two\n[x](y.md)\n").unwrap();
     world.thought(&["source", "look", "filesystem:notes"]).expect(0);
     let behind = |answer: &Answer| {
-        answer.lines().iter().any(|one| one["consumer"] == "document-links@1" && one["behind"]["events"] == 1)
+        answer.lines().iter().any(|one| one["consumer"] == "document-links@2" && one["behind"]["events"] == 1)
     };
     let listed = world.until(&["consumer", "list", "--json"], behind).lines();
-    let links = listed.iter().find(|one| one["consumer"] == "document-links@1").unwrap();
+    let links = listed.iter().find(|one| one["consumer"] == "document-links@2").unwrap();
     assert!(links["behind"]["since"].is_string(), "{links}");
     assert_eq!(running.stop(), 0);
 }

@@ -38,6 +38,7 @@ mod cli_telegram;
 mod cli_training;
 mod cli_trouble;
 mod cli_turns;
+mod cli_unprocessed;
 mod cli_world;
 mod materializer;
 mod proposals_decided;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::lifecycle::{Execution, FailurePolicy, Output};
+use thoughtstream_domain::lifecycle::{Execution, Output};
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
@@ -150,7 +150,7 @@ impl Attempt {
                     self.settle(commit, &execution).await?;
                     return Ok(Ended::Stands { execution: Box::new(execution), completed: true });
                 }
-                Err(_) => RunFailure::of_input(INVALID_OUTPUT),
+                Err(_) => RunFailure::of_output(INVALID_OUTPUT),
             },
             Err(failure) => failure,
         };
@@ -200,7 +200,7 @@ impl Attempt {
     /// Keeps outputs of types that the declaration does not emit out.
     fn allowed(&self, outputs: Vec<Output>) -> Made {
         let allowed = outputs.iter().all(|output| self.spec.emit.contains(&output.kind.name));
-        if allowed { Ok(outputs) } else { Err(RunFailure::of_input(INVALID_OUTPUT)) }
+        if allowed { Ok(outputs) } else { Err(RunFailure::of_output(INVALID_OUTPUT)) }
     }
 
     fn settlement(&self, execution: &mut Execution, received_at: Timestamp, made: Made) -> Commit {
@@ -208,13 +208,11 @@ impl Attempt {
         let failure = match made.and_then(|outputs| self.allowed(outputs)) {
             Ok(outputs) => match execution.complete(&frame, received_at, &self.registry, outputs) {
                 Ok(commit) => return commit,
-                Err(_) => RunFailure::of_input(INVALID_OUTPUT),
+                Err(_) => RunFailure::of_output(INVALID_OUTPUT),
             },
             Err(failure) => failure,
         };
-        let policy =
-            if failure.retryable { FailurePolicy::Retryable(self.spec.retry) } else { FailurePolicy::Final };
-        execution.fail(&frame, received_at, failure.code, policy)
+        execution.fail(&frame, received_at, failure.code, failure.policy(self.spec.retry))
     }
 
     pub(super) async fn settle(&self, commit: Commit, execution: &Execution) -> Result<(), Ended> {

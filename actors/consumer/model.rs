@@ -253,9 +253,7 @@ impl Attempt {
 
     /// Returns what follows a failure, by what the declaration is for.
     fn policy_after(&self, work: &ModelWork, failure: RunFailure) -> FailurePolicy {
-        let declared =
-            if failure.retryable { FailurePolicy::Retryable(self.spec.retry) } else { FailurePolicy::Final };
-        work.runner.role.after_failure(declared)
+        work.runner.role.after_failure(failure.policy(self.spec.retry))
     }
 }
 

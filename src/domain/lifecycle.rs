@@ -151,11 +151,11 @@ impl ExecutionState {
 pub enum Closure {
     /// With its outputs.
     Completed,
-    /// Its failure was final and the declaration says to go on.
+    /// Its failure was final: its output was refused.
     Failed,
     /// It was denied and the declaration says to go on.
     Blocked,
-    /// It was interrupted and the declaration says to go on.
+    /// It was interrupted and what is declared for interruptions says to go on.
     Abandoned,
     /// A person passed it.
     Skipped,
@@ -163,6 +163,8 @@ pub enum Closure {
     Superseded,
     /// The version before had settled it already, above the progress that was handed over.
     Inherited,
+    /// It could not be processed and the retry policy says to go on: a person is shown it.
+    Unprocessed,
 }
 
 /// Is what an attempt's commits need to know besides the log: the declaration's identity and the time.
@@ -379,8 +381,7 @@ impl Execution {
         rows
     }
 
-    /// Ends the open attempt as failed. `retryable` failures follow the retry policy; others are final and
-    /// advance. Only so can a reservation be given back.
+    /// Ends the open attempt as failed; `policy` says what follows. Only so can a reservation be given back.
     #[must_use]
     pub fn fail(
         &mut self,
@@ -393,9 +394,13 @@ impl Execution {
         let preconditions = vec![Precondition::AttemptOpen(self.attempt_key())];
         let (next, state) = match policy {
             FailurePolicy::Final => (Next::Advance, ExecutionState::Closed { how: Closure::Failed }),
+            FailurePolicy::Unprocessable(exhausted) => {
+                self.failures += 1;
+                after_failure(AfterFailure::Exhausted(exhausted), code)
+            }
             FailurePolicy::Retryable(retry) => {
                 self.failures += 1;
-                after_failure(retry.after(self.failures, frame.now), code, Closure::Failed)
+                after_failure(retry.after(self.failures, frame.now), code)
             }
         };
         let charge = ending.settled().and_then(Settled::charge).cloned();
@@ -423,7 +428,7 @@ impl Execution {
         let (next, state) = match interrupted.then {
             InterruptedThen::Retry => {
                 self.failures += 1;
-                after_failure(retry.after(self.failures, frame.now), code, Closure::Abandoned)
+                after_failure(retry.after(self.failures, frame.now), code)
             }
             InterruptedThen::Hold => {
                 (Next::Hold, ExecutionState::Held { code: code.to_owned(), quarantined: false })
@@ -451,7 +456,8 @@ impl Execution {
         Commit { preconditions, appends: vec![candidate], rows }
     }
 
-    /// Passes a waiting or held execution at a person's word; `key` makes the act recognisable.
+    /// Passes a waiting or held execution at a person's word, or takes one that was passed unprocessed off what is
+    /// shown to people; `key` makes the act recognisable.
     #[must_use]
     pub fn skip(&mut self, now: Timestamp, reason: &str, operator: Operator, key: IdempotencyKey) -> Commit {
         let preconditions = self.stands();
@@ -499,13 +505,17 @@ impl Execution {
 /// Says whether a failure may be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// The same input would fail in the same way: the event is passed (invalid output, oversized document).
+    /// Another attempt would change nothing that matters: the output was refused, or a person erased the trigger.
+    /// The event is passed.
     Final,
+    /// The same input would fail in the same way (a document that cannot be read, or is too large): no attempt is
+    /// left, and what is declared for that follows at once.
+    Unprocessable(Exhausted),
     /// Something around it failed: the declared policy decides.
     Retryable(RetryPolicy),
 }
 
-fn after_failure(after: AfterFailure, code: &str, closure: Closure) -> (Next, ExecutionState) {
+fn after_failure(after: AfterFailure, code: &str) -> (Next, ExecutionState) {
     let code = code.to_owned();
     match after {
         AfterFailure::Retry(at) => (Next::Retry { at }, ExecutionState::Waiting { at, code }),
@@ -516,7 +526,7 @@ fn after_failure(after: AfterFailure, code: &str, closure: Closure) -> (Next, Ex
             (Next::Hold, ExecutionState::Held { code, quarantined: false })
         }
         AfterFailure::Exhausted(Exhausted::Advance) => {
-            (Next::Advance, ExecutionState::Closed { how: closure })
+            (Next::Advance, ExecutionState::Closed { how: Closure::Unprocessed })
         }
     }
 }

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Says what becomes of an execution whose attempts are used up.
+/// Says what becomes of an execution whose attempts are used up, or whose input no attempt could process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exhausted {
     /// The consumer stops on that source and shows it as quarantined until a person decides.
     Quarantine,
-    /// The event is passed and progress moves on.
+    /// The event is passed and progress moves on; it is shown to a person.
     Advance,
     /// The source waits quietly until a person retries or skips.
     Hold,

@@ -110,7 +110,7 @@ pub fn run(name: &str, trigger: &Trigger, content: Option<&[u8]>) -> Result<Vec<
     let Trigger { change, document_id, revision, path } = trigger.clone();
     let payload = match change {
         Change::Removed => (transform.removed)(Removed { document_id, revision, path }),
-        Change::Present { content_type, .. } if !is_markdown(&content_type, &path) => return Ok(Vec::new()),
+        Change::Present { .. } if !trigger.is_read() => return Ok(Vec::new()),
         Change::Present { sha256, .. } => {
             let content = content.ok_or(TransformError::Missing)?;
             // The bound comes before the hash, so that an oversized file costs nothing.
@@ -166,6 +166,15 @@ pub enum Change {
 }
 
 impl Trigger {
+    /// Says whether a transform reads the content that this names: that of a document that is there, in Markdown.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        match &self.change {
+            Change::Present { content_type, .. } => is_markdown(content_type, &self.path),
+            Change::Removed => false,
+        }
+    }
+
     /// Reads the trigger from an event of type `kind` with `payload`.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 /// The version of an execution that names the revision of its runner, behind all else.
 const WITH_ADAPTER: u8 = 2;
 
-const CLOSURES: [Closure; 7] = [
+const CLOSURES: [Closure; 8] = [
     Closure::Completed,
     Closure::Failed,
     Closure::Blocked,
@@ -24,6 +24,7 @@ const CLOSURES: [Closure; 7] = [
     Closure::Skipped,
     Closure::Superseded,
     Closure::Inherited,
+    Closure::Unprocessed,
 ];
 
 fn closure_code(how: Closure) -> u8 {
@@ -35,6 +36,7 @@ fn closure_code(how: Closure) -> u8 {
         Closure::Skipped => 4,
         Closure::Superseded => 5,
         Closure::Inherited => 6,
+        Closure::Unprocessed => 7,
     }
 }
 

@@ -348,7 +348,7 @@ pub enum Operate {
         /// Which one.
         target: Target,
     },
-    /// Pass a held or waiting execution.
+    /// Pass a held or waiting execution, or dismiss one that was passed unprocessed.
     Skip {
         /// Which one.
         target: Target,

@@ -275,6 +275,7 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
         Kind::ConsumerPaused
         | Kind::EffectsHeld
         | Kind::ExecutionHeld
+        | Kind::Unprocessed
         | Kind::StatusUnknown
         | Kind::ServicePaused
         | Kind::Proposal

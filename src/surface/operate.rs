@@ -18,6 +18,7 @@ use crate::ask::{Operate, Target};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::proposals;
+use crate::query::inbox::is_passed;
 use crate::query::proposals::Home;
 use crate::query::runs::find_execution;
 use crate::query::{Look, inbox, unknown};
@@ -153,9 +154,14 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
             {
                 return Ok(made("skipped", &execution.id, None));
             }
-            waits(&execution)?;
+            let word = if is_passed(&execution) {
+                "dismissed"
+            } else {
+                waits(&execution)?;
+                "skipped"
+            };
             let commit = execution.skip(now, reason, operator, key);
-            Ok(made("skipped", &execution.id, Some(commit)))
+            Ok(made(word, &execution.id, Some(commit)))
         }
         Operate::Redact { event, reason } => {
             let found = crate::query::events::find(reader, event)?;
@@ -290,6 +296,13 @@ fn waits(execution: &Execution) -> Result<(), Failure> {
             let what = format!("an attempt of {id} is open");
             Err(Failure::new(Exit::Refused, "execution.running", what)
                 .with_hint("wait for its end, or run `thought consumer restart` first"))
+        }
+        ExecutionState::Closed { .. } if is_passed(execution) => {
+            let what = format!("{id} was passed, and what is passed is not run again");
+            Err(Failure::new(Exit::Refused, "execution.passed", what).with_hint(format!(
+                "save its file once more, or raise the declaration's version with `onVersionChange: {{ replay: [{}] }}`",
+                execution.source
+            )))
         }
         ExecutionState::Closed { .. } => Err(Failure::new(
             Exit::Refused,

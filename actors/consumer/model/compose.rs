@@ -26,7 +26,7 @@ use thoughtstream_store::SnapshotError;
 use super::super::attempt::{Attempt, Ended};
 use super::super::resume::triggers;
 use super::{ModelWork, NO_BROKER, Prepared};
-use crate::runner::RunFailure;
+use crate::runner::{RunFailure, any_erased};
 
 /// How many events before its triggers are looked at for those that an observer asks for.
 const NEIGHBORHOOD: u64 = 256;
@@ -94,6 +94,9 @@ impl Attempt {
             Some(events) => events,
             None => triggers(&self.reader, execution).map_err(|_| Stopped::Unreadable)?,
         };
+        if any_erased(&events) {
+            return Err(Stopped::Failure(RunFailure::of_erased()));
+        }
         if let Some(answer) = work.fixed(&events) {
             return Ok(Prepared::Fixed(answer));
         }

@@ -43,7 +43,7 @@ impl Attempt {
         let text = answer.summary.as_bytes();
         let part = FinalPart::Text(Content::new(text.into()));
         let Ok(accepted) = judge(&work.contract, Mode::ConversationText, &[part], Stop::End) else {
-            return self.refuse(work, execution, previous, RunFailure::of_input("invalid-output")).await;
+            return self.refuse(work, execution, previous, RunFailure::of_output("invalid-output")).await;
         };
         let now = self.clock.now();
         let frame = self.spec.frame(self.incarnation, now);

@@ -123,7 +123,7 @@ impl Attempt {
         let Judged { accepted, proposals } = judged;
         let recommended = accepted.value.recommendation().cloned();
         let Some(output) = finish.output(execution, accepted) else {
-            return Ok(self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge));
+            return Ok(self.failed(finish, execution, RunFailure::of_output(INVALID_OUTPUT), charge));
         };
         self.site.pass(KillPoint::ProposalOutputMade).await?;
         let proposer = finish.proposer(execution, &output);
@@ -132,7 +132,7 @@ impl Attempt {
         let proposals = match self.proposals(execution, proposer, proposals).await? {
             Ok(proposals) => proposals,
             Err(error) => {
-                return Ok(self.failed(finish, execution, RunFailure::of_input(error.code()), charge));
+                return Ok(self.failed(finish, execution, RunFailure::of_output(error.code()), charge));
             }
         };
         self.site.pass(KillPoint::ProposalsMade).await?;
@@ -142,7 +142,7 @@ impl Attempt {
         let made = Made { outputs, proposals };
         let commit = match execution.complete(&frame, ending, &self.registry, made) {
             Ok(commit) => commit,
-            Err(_) => self.failed(finish, execution, RunFailure::of_input(INVALID_OUTPUT), charge),
+            Err(_) => self.failed(finish, execution, RunFailure::of_output(INVALID_OUTPUT), charge),
         };
         self.site.pass(KillPoint::ProposalSettlementMade).await?;
         Ok(commit)
@@ -170,7 +170,7 @@ impl Attempt {
         rejection: &Rejection,
         charge: Charge,
     ) -> Commit {
-        let mut commit = self.failed(finish, execution, RunFailure::of_input(rejection.code()), charge);
+        let mut commit = self.failed(finish, execution, RunFailure::of_output(rejection.code()), charge);
         let stamp = execution.stamp();
         let refused = Refused {
             stamp: &stamp,

@@ -24,8 +24,9 @@ const RETRY_MS_MAX: u64 = 7 * 86_400_000;
 const BATCH_WAIT_MS_MAX: u64 = 3_600_000;
 /// More executions at once on one source than this starve the other consumers.
 const CONCURRENCY_MAX: i64 = 64;
-/// The most rendered characters of a context packet.
-const CONTEXT_CHARS_MAX: i64 = 1_000_000;
+/// The most rendered characters of a context packet, and of the documents of one run of a transform: those of the
+/// largest document that one reads.
+const CONTEXT_CHARS_MAX: i64 = 4 * 1024 * 1024;
 /// The most events of a context packet.
 const CONTEXT_EVENTS_MAX: i64 = 256;
 
@@ -304,7 +305,7 @@ static POLICY: [Key; 3] = [
 
 static EXHAUSTED: [Choice; 3] = [
     Choice::new("quarantine", "stop on that source and show it until a person decides"),
-    Choice::new("advance", "pass the event"),
+    Choice::new("advance", "pass the event and show it"),
     Choice::new("hold", "wait quietly until a person decides"),
 ];
 static RETRY: [Key; 4] = [
@@ -325,7 +326,7 @@ static RETRY: [Key; 4] = [
     ),
     Key::optional(
         "exhausted",
-        "what follows the last attempt (default quarantine)",
+        "what follows the last attempt, or the first on what cannot be processed (default quarantine)",
         Shape::Choice(&EXHAUSTED),
     ),
 ];

@@ -130,6 +130,35 @@ fn a_retryable_failure_waits_until_the_policy_is_used_up() {
 }
 
 #[test]
+fn what_no_attempt_can_process_is_decided_at_once_as_declared() {
+    for (exhausted, next, state) in [
+        (
+            Exhausted::Quarantine,
+            Next::Hold,
+            ExecutionState::Held { code: "document-not-utf8".into(), quarantined: true },
+        ),
+        (
+            Exhausted::Hold,
+            Next::Hold,
+            ExecutionState::Held { code: "document-not-utf8".into(), quarantined: false },
+        ),
+        (Exhausted::Advance, Next::Advance, ExecutionState::Closed { how: Closure::Unprocessed }),
+    ] {
+        let mut execution = opened();
+        let policy = FailurePolicy::Unprocessable(exhausted);
+        let commit = execution.fail(&frame(20), frame(10).now, "document-not-utf8", policy);
+        assert_eq!(kinds(&commit), ["failed"]);
+        let payload: serde_json::Value =
+            serde_json::from_slice(commit.appends[0].payload().reveal()).unwrap();
+        assert_eq!(payload["next"], serde_json::to_value(next).unwrap());
+        assert_eq!((execution.state, execution.attempts, execution.failures), (state, 1, 1));
+    }
+    let mut execution = opened();
+    let _commit = execution.fail(&frame(20), frame(10).now, "invalid-output", FailurePolicy::Final);
+    assert_eq!(execution.state, ExecutionState::Closed { how: Closure::Failed });
+}
+
+#[test]
 fn an_interrupted_attempt_is_recorded_as_declared() {
     let hold = Interrupted { record: InterruptedRecord::Abandoned, then: InterruptedThen::Hold };
     let mut execution = opened();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use thoughtstream_domain::commit::ExecutionKey;
 use thoughtstream_domain::id::{ConsumerKey, SourceId};
-use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus, Run, Trigger};
+use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, ExecutionStatus, Run, Trigger};
 
 use super::GroupState;
 use crate::codec::be64;
@@ -35,6 +35,12 @@ pub(crate) fn read_claim(value: &[u8]) -> Option<(u64, bool)> {
     }
 }
 
+/// Says whether a person takes what was passed unprocessed off their list: the one change of a closed execution.
+fn is_dismissal(stands: &ExecutionState, becomes: &ExecutionState) -> bool {
+    let closed = |how| ExecutionState::Closed { how };
+    *stands == closed(Closure::Unprocessed) && *becomes == closed(Closure::Skipped)
+}
+
 impl GroupState<'_> {
     /// Says why an execution row contradicts what stands.
     pub(super) fn check_execution(
@@ -53,7 +59,10 @@ impl GroupState<'_> {
         if let Some(stands) = self.execution(rows, &key)? {
             return Ok(if stands.id != execution.id {
                 Some(format!("{} stands there", stands.id))
-            } else if stands.state.status() == ExecutionStatus::Closed && stands.state != execution.state {
+            } else if stands.state.status() == ExecutionStatus::Closed
+                && stands.state != execution.state
+                && !is_dismissal(&stands.state, &execution.state)
+            {
                 Some("the execution is closed".to_owned())
             } else {
                 None

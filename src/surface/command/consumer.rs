@@ -25,9 +25,9 @@ pub enum ConsumerCommand {
     Restart(IdArgs),
     /// Try a held or waiting execution again at once
     Retry(TargetArgs),
-    /// Pass a held or waiting execution, and record why
+    /// Pass a held or waiting execution, or dismiss one that was passed unprocessed, and record why
     Skip(SkipArgs),
-    /// Say clause by clause why an event does or does not match a consumer
+    /// Say clause by clause why an event does or does not match a consumer, and what came of it
     Explain(ExplainArgs),
 }
 

@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::query::consumers::{self, Consumer, State};
+use crate::query::inbox::Waiting;
 use crate::query::proposals::Home;
 use crate::query::{Live, Look, inbox, tree, verify};
 use crate::render::{self, Rows, count};
@@ -37,11 +38,12 @@ pub(super) async fn tell(service: &Service, stage: &Stage, tale: &mut Tale<'_>) 
     tale.line(&format!("  folder  {}", printable(&stage.folder.display().to_string())))?;
     tale.line(&format!("  log     {}\n", printable(&stage.data.display().to_string())))?;
     tale.flush()?;
-    let all = settled(service).await?;
+    let (all, about_files) = settled(service).await?;
     let reader = service.handle().reader();
     let files =
         counts(&reader)?.iter().filter(|(kind, _)| kind.contains(".source.file.")).map(|(_, n)| n).sum();
     tell_events(files, &all, begun, tale)?;
+    tell_files(&about_files, tale)?;
     let live = live(service).await?;
     tell_deaths(&reader, &live, tale)?;
     tale.fact("alive", &live.tree)?;
@@ -72,6 +74,19 @@ fn tell_events(files: u64, all: &[Consumer], begun: Instant, tale: &mut Tale<'_>
         count(all.len() as u64, "consumer"),
         time.as_secs_f64()
     ))?;
+    Ok(())
+}
+
+/// Tells which files gave nothing, and why.
+fn tell_files(about_files: &[Waiting], tale: &mut Tale<'_>) -> Result<(), Failure> {
+    tale.fact("unread", &about_files)?;
+    if about_files.is_empty() {
+        return Ok(());
+    }
+    tale.line("\nSome files cannot be read as they are; the others went on, and `thought inbox` would show:")?;
+    for one in about_files {
+        tale.line(&format!("  {}  {}", one.kind.as_str(), printable(&one.why)))?;
+    }
     Ok(())
 }
 
@@ -183,7 +198,7 @@ pub(super) async fn live(service: &Service) -> Result<Live, Failure> {
 }
 
 /// Waits until the folder was looked at and every consumer has done everything there is.
-async fn settled(service: &Service) -> Result<Vec<Consumer>, Failure> {
+async fn settled(service: &Service) -> Result<(Vec<Consumer>, Vec<Waiting>), Failure> {
     let bar = Bar::new("working", "events closed");
     let (mut head, mut moved) = (0, Instant::now());
     loop {
@@ -198,7 +213,8 @@ async fn settled(service: &Service) -> Result<Vec<Consumer>, Failure> {
         });
         let looked = looked.await.map_err(|_| Failure::new(Exit::Bug, "demo.look", "the look failed"))?;
         let (all, waiting, position) = looked?;
-        if let Some(first) = waiting.first() {
+        // What is told of single files stops nothing; everything else that waits does.
+        if let Some(first) = waiting.iter().find(|one| !one.is_about_files()) {
             let what = format!("{} {}: {}", first.kind.as_str(), first.id, first.why);
             return Err(Failure::new(Exit::Refused, "demo.stopped", what));
         }
@@ -207,7 +223,7 @@ async fn settled(service: &Service) -> Result<Vec<Consumer>, Failure> {
         let idle = all.iter().all(|consumer| consumer.state == State::Idle);
         if idle && was_looked_at(&live.tree) {
             bar.done();
-            return Ok(all);
+            return Ok((all, waiting));
         }
         if position != head {
             (head, moved) = (position, Instant::now());

@@ -6,6 +6,7 @@ use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId};
 use super::behind::subscription;
 use super::consumers::enabled;
 use super::events::find;
+use super::why::fact_of;
 use super::{Look, unknown};
 use crate::failure::Failure;
 
@@ -21,6 +22,9 @@ pub struct Explained {
     pub matches: bool,
     /// The clauses in order.
     pub clauses: Vec<ClauseRow>,
+    /// What came of it, if the consumer has begun it: what `why` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands: Option<String>,
 }
 
 /// Is one clause of a subscription held against an event.
@@ -68,10 +72,12 @@ pub fn explain(
         found: clause.found,
         holds: clause.holds,
     });
+    let stands = fact_of(look.reader, &key, &event)?;
     Ok(Explained {
         consumer: key,
         event: event.id,
         matches: subscription.matches(&event),
         clauses: clauses.collect(),
+        stands,
     })
 }

@@ -1,6 +1,7 @@
 //! Everything that waits for a person, of every kind, in one list.
 
 mod postponed;
+mod unprocessed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,7 @@ use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
 
 pub use postponed::postpone;
+pub(crate) use unprocessed::is_passed;
 
 use super::Look;
 use super::consumers::{enabled, retry_or_skip};
@@ -40,6 +42,8 @@ pub enum Kind {
     ExecutionQuarantined,
     /// An event waits by declaration.
     ExecutionHeld,
+    /// An event could not be processed, and was passed by declaration.
+    Unprocessed,
     /// An attempt was interrupted and its end is not known.
     StatusUnknown,
     /// Something outside is not as it should be.
@@ -70,6 +74,7 @@ impl Kind {
             Self::ConsumerPaused => "consumer-paused",
             Self::ExecutionQuarantined => "execution-quarantined",
             Self::ExecutionHeld => "execution-held",
+            Self::Unprocessed => "unprocessed",
             Self::StatusUnknown => "status-unknown",
             Self::Incident => "incident",
             Self::ServicePaused => "service-paused",
@@ -106,6 +111,19 @@ pub struct Waiting {
     pub hidden_until: Option<Timestamp>,
 }
 
+impl Waiting {
+    /// Says whether it is about single files, and keeps nothing else from going on.
+    #[must_use]
+    pub fn is_about_files(&self) -> bool {
+        self.kind == Kind::Unprocessed || self.kind == Kind::Incident && is_about_skips(code_of(&self.why))
+    }
+}
+
+/// Returns the code that the reason of an incident begins with.
+fn code_of(why: &str) -> &str {
+    why.split([':', ';']).next().unwrap_or(why)
+}
+
 /// Returns everything that waits and that nobody hid, the oldest first; an empty list means that everything was
 /// looked at.
 ///
@@ -127,6 +145,7 @@ pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     controls(look.reader, &mut found)?;
     activations(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;
+    unprocessed::unprocessed(look.reader, &mut found)?;
     incidents(look.reader, &mut found)?;
     super::deliveries::waiting(look.reader, &mut found)?;
     super::proposals::waiting(look, &mut found)?;
@@ -273,11 +292,16 @@ fn held(reader: &Reader, execution: &Execution, code: &str, quarantined: bool) -
         kind,
         id: execution.id.to_string(),
         since: Some(execution.since),
-        why: format!("{}: {code} after {} attempts", execution.consumer, execution.attempts),
+        why: format!("{}: {code} after {}", execution.consumer, attempts(execution.attempts)),
         command: retry_or_skip(&execution.id),
         ways: Vec::new(),
         hidden_until: None,
     })
+}
+
+/// Counts attempts in words.
+fn attempts(count: u32) -> String {
+    if count == 1 { "1 attempt".to_owned() } else { format!("{count} attempts") }
 }
 
 /// Says whether a source holds removals back.

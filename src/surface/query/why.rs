@@ -5,7 +5,9 @@ use thoughtstream_channels::filesystem::change::event_ids;
 use thoughtstream_domain::commit::ExecutionKey;
 use thoughtstream_domain::dispatch::{AwaitedReply, State as DeliveryState};
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey, DeliveryId, DocumentId, EventId, SourceId};
+use thoughtstream_domain::id::{
+    ConsumerId, ConsumerKey, DeliveryId, DocumentId, EventId, ExecutionId, SourceId,
+};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, RunState};
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
@@ -13,6 +15,7 @@ use thoughtstream_store::Reader;
 use super::consumers::{self, Consumer, State};
 use super::deliveries::{self, Delivery};
 use super::events::find;
+use super::inbox::is_passed;
 use super::proposals::{self, Proposal};
 use super::runs::find_execution;
 use super::{Look, inbox, unknown};
@@ -106,7 +109,8 @@ fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why,
         }
         ExecutionState::Waiting { at, code } => {
             let fact = format!("attempt {attempts} of {consumer} ended with {code}; the next may start then");
-            let commands = vec![format!("thought consumer retry {}", execution.id), skip_command(execution)];
+            let commands =
+                vec![format!("thought consumer retry {}", execution.id), skip_command(&execution.id)];
             Why { next: Some(*at), commands, ..plain(id, kind, "waiting", fact) }
         }
         ExecutionState::Held { code, quarantined } => {
@@ -115,7 +119,8 @@ fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why,
                 "{consumer} stands still on {} after {attempts} attempts ({code}): a person retries or skips it",
                 execution.source
             );
-            let commands = vec![format!("thought consumer retry {}", execution.id), skip_command(execution)];
+            let commands =
+                vec![format!("thought consumer retry {}", execution.id), skip_command(&execution.id)];
             Why { commands, ..plain(id, kind, word, fact) }
         }
         ExecutionState::Closed { how } => {
@@ -124,6 +129,12 @@ fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why,
             let code = last.as_ref().and_then(RunState::code);
             let (word, fact) = closed(*how, consumer, attempts, code);
             let mut answer = plain(id, kind, word, fact);
+            if is_passed(execution) {
+                let shown =
+                    execution.triggers.iter().map(|trigger| format!("thought event show {}", trigger.id));
+                answer.commands.extend(shown);
+                answer.commands.push(skip_command(&execution.id));
+            }
             if let Some(RunState::Completed { outputs }) = &last {
                 for output in outputs {
                     if let Some(delivery) = deliveries::of_output(reader, output)? {
@@ -138,6 +149,12 @@ fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why,
     };
     answer.since = Some(execution.since);
     Ok(answer)
+}
+
+/// Says where a consumer stands with an event, if it has begun it.
+pub(super) fn fact_of(reader: &Reader, key: &ConsumerKey, event: &Event) -> Result<Option<String>, Failure> {
+    let Some(execution) = reader.execution_of(key, event)? else { return Ok(None) };
+    Ok(Some(of_execution(reader, &execution, &execution.id.to_string())?.fact))
 }
 
 /// Says where a delivery stands, in words.
@@ -174,8 +191,9 @@ fn of_delivery(delivery: &Delivery) -> Why {
     }
 }
 
-fn skip_command(execution: &Execution) -> String {
-    format!("thought consumer skip {} --reason TEXT", execution.id)
+/// Returns the command that passes an execution, or dismisses one that was passed unprocessed.
+pub(crate) fn skip_command(execution: &ExecutionId) -> String {
+    format!("thought consumer skip {execution} --reason TEXT")
 }
 
 fn closed(how: Closure, consumer: &ConsumerKey, attempts: u32, code: Option<&str>) -> (&'static str, String) {
@@ -184,6 +202,12 @@ fn closed(how: Closure, consumer: &ConsumerKey, attempts: u32, code: Option<&str
         Closure::Completed => ("completed", format!("{consumer} completed it with attempt {attempts}")),
         Closure::Failed => {
             ("failed", format!("attempt {attempts} of {consumer} failed on it ({code}), and it was passed"))
+        }
+        Closure::Unprocessed => {
+            let fact = format!(
+                "{consumer} could not process it ({code} in attempt {attempts}), and it was passed as declared"
+            );
+            ("unprocessed", fact)
         }
         Closure::Blocked => ("blocked", format!("{consumer} was denied it ({code}), and it was passed")),
         Closure::Abandoned => {

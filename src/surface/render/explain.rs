@@ -13,5 +13,6 @@ pub fn explain(explained: &Explained) -> String {
         let mark = if clause.holds { "yes" } else { "no" };
         rows.row(&[mark.to_owned(), clause.name.clone(), clause.wanted.clone(), clause.found.clone()]);
     }
-    head + &rows.text()
+    let stands = explained.stands.as_ref().map_or_else(String::new, |fact| format!("\n{}\n", line(fact)));
+    head + &rows.text() + &stands
 }

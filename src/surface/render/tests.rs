@@ -327,6 +327,7 @@ fn everything(text: &str) -> Vec<String> {
         event: thoughtstream_domain::id::EventId::from_bytes([1; 32]),
         matches: true,
         clauses: vec![clause],
+        stands: Some(hostile()),
     };
     let report = RunReport {
         execution: json!({ "id": text, "state": { "kind": text, "code": text }, "triggers": [{ "id": text, "sequence": text }] }),

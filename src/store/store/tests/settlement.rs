@@ -7,7 +7,7 @@ use thoughtstream_domain::id::ConsumerKey;
 use thoughtstream_domain::lifecycle::{
     AdapterRevision, Closure, Execution, ExecutionState, FailurePolicy, Frame,
 };
-use thoughtstream_domain::retry::{Interrupted, RetryPolicy};
+use thoughtstream_domain::retry::{Exhausted, Interrupted, RetryPolicy};
 
 use super::*;
 
@@ -146,6 +146,34 @@ fn a_skip_passes_a_held_event() {
     assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), 1);
     let again = stale.retry_now(at(80), operator, IdempotencyKey::parse("retry-1").unwrap());
     assert!(matches!(one(&mut store, &again), Verdict::Refused(Refusal::Precondition { .. })));
+}
+
+#[test]
+fn what_was_passed_unprocessed_may_be_dismissed_and_is_closed_for_everything_else() {
+    let (_, mut store, notes) = with_notes(2);
+    let operator = thoughtstream_domain::payload::system::Operator { uid: 1, pid: 2, tty: None };
+    let key = |text: String| IdempotencyKey::parse(&text).unwrap();
+    for (note, policy) in
+        notes.chunks(1).zip([FailurePolicy::Unprocessable(Exhausted::Advance), FailurePolicy::Final])
+    {
+        let mut execution = Execution::fix(&frame(), note);
+        let before = note[0].sequence - 1;
+        committed(&mut store, &execution.open(&frame(), before));
+        committed(&mut store, &execution.fail(&frame(), at(50), "document-not-utf8", policy));
+        assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), before + 1);
+        let again = execution.clone().retry_now(at(60), operator.clone(), key(format!("retry-{before}")));
+        assert!(matches!(one(&mut store, &again), Verdict::Refused(Refusal::Row { .. })), "{policy:?}");
+        let skip = execution.skip(at(70), "seen", operator.clone(), key(format!("skip-{before}")));
+        let dismissed = one(&mut store, &skip);
+        assert_eq!(
+            matches!(dismissed, Verdict::Committed(_)),
+            policy != FailurePolicy::Final,
+            "{dismissed:?}"
+        );
+        assert_eq!(store.reader.progress(&consumer(), &source("notes:desk")).unwrap(), before + 1);
+    }
+    let report = crate::verify::verify(&store.reader, crate::verify::Options::default()).unwrap();
+    assert!(report.ok, "{:?}", report.findings);
 }
 
 #[test]
