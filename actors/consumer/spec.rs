@@ -64,12 +64,6 @@ impl ConsumerSpec {
         let subscription = declaration.subscription();
         let batch = subscription.batch();
         let context = declaration.context();
-        let lifecycle = declaration.lifecycle();
-        // One commit at the end of a run cannot keep claims in order side by side.
-        let concurrency = match lifecycle {
-            LifecycleMode::TwoCommit => subscription.concurrency(),
-            LifecycleMode::Settled => 1,
-        };
         let work = match ModelWork::of(declaration, facilities) {
             Some(model) => Work::Model(Arc::new(model)),
             None => Work::Transform(Arc::new(Deterministic {
@@ -83,9 +77,9 @@ impl ConsumerSpec {
             limits: Limits {
                 batch_max: usize::try_from(batch.max.min(context.max_events)).unwrap_or(1).max(1),
                 batch_wait_ms: batch.wait_ms,
-                concurrency: usize::try_from(concurrency).unwrap_or(1).max(1),
+                concurrency: usize::try_from(subscription.concurrency()).unwrap_or(1).max(1),
             },
-            lifecycle,
+            lifecycle: declaration.lifecycle(),
             retry: declaration.retry(),
             interrupted: declaration.interrupted(),
             privacy_floor: declaration.privacy_floor(),

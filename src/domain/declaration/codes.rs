@@ -32,6 +32,8 @@ pub const REPLAY_SOURCE: Code = Code::new("declaration.replay-source");
 pub const BATCH_OVER_CONTEXT: Code = Code::new("declaration.batch-over-context");
 /// A first wait longer than the longest.
 pub const RETRY_WAITS: Code = Code::new("declaration.retry-waits");
+/// Executions side by side where each is one commit at its end.
+pub const SETTLED_SIDE_BY_SIDE: Code = Code::new("declaration.settled-side-by-side");
 /// The prompt does not exist.
 pub const MISSING_PROMPT: Code = Code::new("declaration.missing-prompt");
 /// The prompt cannot be used: empty, too large or not UTF-8.

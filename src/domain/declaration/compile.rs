@@ -59,6 +59,10 @@ impl Compiler<'_> {
             None if repairs => Some(AgentRole::Repair.interrupted(Interrupted::default())),
             written => interrupted(written),
         };
+        let lifecycle = lifecycle(root.get("lifecycle"));
+        if let (Some(LifecycleMode::Settled), Some(subscribe)) = (lifecycle, subscribe) {
+            self.settles_in_turn(subscribe);
+        }
         let on_version_change = self.version_change(root.get("onVersionChange"), subscription.as_ref());
         if let (Some((id, _)), Some(subscription), Some(subscribe)) = (&id, &subscription, subscribe) {
             let emit = root.get("emit");
@@ -77,7 +81,7 @@ impl Compiler<'_> {
             emit: emit?,
             retry: retry?,
             interrupted: interrupted?,
-            lifecycle: lifecycle(root.get("lifecycle"))?,
+            lifecycle: lifecycle?,
             on_version_change: on_version_change?,
             privacy_floor: root.get("privacyFloor").map_or(Some(Privacy::PublicSource), class)?,
             fingerprint: Sha256Hash::from_bytes([0; 32]),
@@ -394,6 +398,16 @@ impl Compiler<'_> {
             max_ms,
             exhausted,
         })
+    }
+
+    /// Refuses executions side by side where each is one commit at its end: nothing would keep their claims in order.
+    fn settles_in_turn(&mut self, subscribe: &Node) {
+        let Some(concurrency) = subscribe.get("concurrency") else { return };
+        if concurrency.integer().is_some_and(|concurrency| concurrency > 1) {
+            let message = "`lifecycle: settled` runs one execution at a time";
+            let hint = "leave `subscribe.concurrency` out, or write `lifecycle: two-commit`";
+            self.refuse(concurrency.span, codes::SETTLED_SIDE_BY_SIDE, message, hint);
+        }
     }
 
     fn version_change(

@@ -349,7 +349,10 @@ static VERSION_CHANGE_REPLAY: [Key; 1] =
     [Key::required("replay", "the sources to read again from the start", SOURCES)];
 static LIFECYCLES: [Choice; 2] = [
     Choice::new("two-commit", "received and started are durable before the run"),
-    Choice::new("settled", "one commit for a first attempt; a retry still writes `started` first"),
+    Choice::new(
+        "settled",
+        "one commit for a first attempt, one execution at a time; a retry still writes `started` first",
+    ),
 ];
 static ROLES: [Choice; 2] = [
     Choice::new("standard", "an ordinary consumer"),

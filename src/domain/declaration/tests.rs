@@ -66,7 +66,7 @@ emit: [stream.thought.derived.document.tasks]
 policy: { tools: [], externalActions: false }
 retry: { attempts: 3, first: 500ms, max: 1m, exhausted: advance }
 interrupted: { record: abandoned, then: hold }
-lifecycle: settled
+lifecycle: two-commit
 role: standard
 privacyFloor: private
 ";
@@ -531,5 +531,16 @@ proptest! {
             Ok(set) => prop_assert_eq!(set.len(), 1),
             Err(problems) => prop_assert!(!problems.is_empty() && !render_all(&problems).is_empty()),
         }
+    }
+}
+
+#[test]
+fn what_settles_in_one_commit_runs_one_at_a_time() {
+    let settled = MINIMAL.replace("enabled: true", "enabled: true\nlifecycle: settled");
+    assert_eq!(one(&settled).lifecycle(), LifecycleMode::Settled);
+    for (concurrency, expected) in [(1, &[][..]), (2, &["declaration.settled-side-by-side"])] {
+        let text = settled.replace("  sources:", &format!("  concurrency: {concurrency}\n  sources:"));
+        let problems = load(&[("a.yaml", &text)]).err().unwrap_or_default();
+        assert_eq!(codes_of(&problems), expected, "{concurrency}");
     }
 }
