@@ -276,7 +276,7 @@ pub(crate) fn find(reader: &Reader, target: &Target) -> Result<Execution, Failur
             let event = crate::query::events::find(reader, event)?;
             let mut found = None;
             for key in reader.consumers().into_iter().filter(|key| key.id == *consumer) {
-                found = crate::query::why::execution_of(reader, &key, &event)?.or(found);
+                found = reader.execution_of(&key, &event)?.or(found);
             }
             found.ok_or_else(|| {
                 let what = format!("{consumer} has not begun {}: there is nothing to move", event.id);

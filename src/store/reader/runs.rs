@@ -2,6 +2,7 @@
 
 use redb::ReadableTable;
 use thoughtstream_domain::commit::{Control, ExecutionKey, Registered};
+use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, RunId, SourceId};
 use thoughtstream_domain::lifecycle::{AttemptKey, Execution, Run};
 
@@ -82,6 +83,46 @@ impl Reader {
     pub fn execution(&self, key: &ExecutionKey) -> Result<Option<Execution>, RowError> {
         let Some(number) = self.consumer(&key.consumer) else { return Ok(None) };
         self.view(|view| view.execution(&key!(number, key.position)))
+    }
+
+    /// Returns the execution of a consumer that holds an event.
+    ///
+    /// Above progress its claim leads to it. What lies below has no claim any more: the executions before it are looked
+    /// through backwards, and the first of the same source decides, since events of one source are claimed in order.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read.
+    pub fn execution_of(&self, consumer: &ConsumerKey, event: &Event) -> Result<Option<Execution>, RowError> {
+        let source = self.shared.names.number(NameKind::Source, event.source.as_str());
+        let Some((consumer, source)) = self.consumer(consumer).zip(source) else { return Ok(None) };
+        let holds = |execution: &Execution| execution.triggers.iter().any(|trigger| trigger.id == event.id);
+        self.view(|view| {
+            if let Some(claim) = view.get(Table::Claims, &key!(consumer, source, event.sequence))? {
+                let (position, _) =
+                    read_claim(&claim).ok_or_else(|| RowError::damaged(Table::Claims, &event.source))?;
+                return Ok(view.execution(&key!(consumer, position))?.filter(holds));
+            }
+            let number =
+                |table, row: Option<Vec<u8>>| row.map(|row| be64(&row)).transpose().at(table, &event.source);
+            let progress = number(Table::Progress, view.get(Table::Progress, &key!(consumer, source))?)?;
+            if progress.is_none_or(|progress| event.sequence > progress) {
+                return Ok(None);
+            }
+            let first =
+                number(Table::Sequences, view.get(Table::Sequences, &key!(source, 1_u64))?)?.unwrap_or(0);
+            let table = view.table(Table::Executions)?;
+            let rows = table
+                .range(&key!(consumer, first)[..]..=&key!(consumer, event.position)[..])
+                .map_err(RowError::storage)?;
+            for row in rows.rev() {
+                let (_, value) = row.map_err(RowError::storage)?;
+                let execution = read_execution(value.value()).at(Table::Executions, &event.source)?;
+                if execution.source == event.source {
+                    return Ok(Some(execution).filter(holds));
+                }
+            }
+            Ok(None)
+        })
     }
 
     /// Returns a consumer's executions that are not closed, by the position of their first trigger, after one.

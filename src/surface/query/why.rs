@@ -22,9 +22,6 @@ use super::{Look, inbox, unknown};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// How far back an execution is looked for whose batch may hold an event: batches hold at most 256.
-const BATCH_MAX: usize = 256;
-
 /// Says what blocks a thing or what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -279,7 +276,7 @@ fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
 /// Says what one consumer has to do with an event; nothing if it does not match.
 fn part_of(look: &Look<'_>, event: &Event, consumer: &Consumer) -> Result<Option<Why>, Failure> {
     let key = &consumer.consumer;
-    if let Some(execution) = execution_of(look.reader, key, event)? {
+    if let Some(execution) = look.reader.execution_of(key, event)? {
         let answer = of_execution(look.reader, &execution, &execution.id.to_string())?;
         return Ok(Some(Why { id: key.to_string(), ..answer }));
     }
@@ -323,16 +320,6 @@ fn waits_for(key: &ConsumerKey, awaited: &AwaitedReply, until: Timestamp) -> Why
         vec!["thought delivery list".to_owned(), format!("thought event lineage {}", awaited.output)];
     let since = Some(awaited.since);
     Why { since, next: Some(until), commands, ..plain(key, "consumer", AwaitedReply::CODE, fact) }
-}
-
-/// Finds the execution of a consumer that holds an event.
-pub(crate) fn execution_of(
-    reader: &Reader,
-    key: &ConsumerKey,
-    event: &Event,
-) -> Result<Option<Execution>, Failure> {
-    let page = reader.executions_before(key, Some(event.position + 1), BATCH_MAX)?;
-    Ok(page.into_iter().find(|execution| execution.triggers.iter().any(|trigger| trigger.id == event.id)))
 }
 
 fn of_document(reader: &Reader, id: &DocumentId) -> Result<Why, Failure> {

@@ -177,6 +177,41 @@ fn what_was_passed_unprocessed_may_be_dismissed_and_is_closed_for_everything_els
 }
 
 #[test]
+fn the_execution_that_holds_an_event_is_found_however_much_lies_between() {
+    let (_, mut store, notes) = with_notes(4);
+    // One batch of the desk's notes, three hundred executions on another source in between, and one note more.
+    let first = &notes[..3];
+    let mut batch = Execution::fix(&frame(), &[first[0].clone(), first[2].clone()]);
+    committed(&mut store, &batch.open(&frame(), 0));
+    let reader = store.reader.clone();
+    let of = |event: &Event| reader.execution_of(&consumer(), event).unwrap();
+    assert_eq!((of(&first[0]), of(&first[2])), (Some(batch.clone()), Some(batch.clone())));
+    // What is not claimed is held by none, whether it lies between or after.
+    assert_eq!((of(&first[1]), of(&notes[3])), (None, None));
+    let settle = complete(&mut batch);
+    committed(&mut store, &settle);
+    for number in 0..300 {
+        committed(&mut store, &append(vec![note_in(envelope("notes:other", &format!("o{number}")), "x")]));
+    }
+    let others = store.reader.source_page(&source("notes:other"), 0, 1000).unwrap();
+    for (before, other) in others.iter().enumerate() {
+        let mut execution = Execution::fix(&frame(), std::slice::from_ref(other));
+        let commit = execution.settle_at_once(&frame(), before as u64, &REGISTRY, Vec::new()).unwrap();
+        committed(&mut store, &commit);
+    }
+    committed(&mut store, &append(vec![note_in(envelope("notes:desk", "late"), "late")]));
+    let late = store.reader.source_page(&source("notes:desk"), 4, 1).unwrap();
+    let mut execution = Execution::fix(&frame(), &[notes[3].clone(), late[0].clone()]);
+    let commit = execution.settle_at_once(&frame(), 3, &REGISTRY, Vec::new()).unwrap();
+    committed(&mut store, &commit);
+    assert_eq!(of(&late[0]), Some(execution.clone()));
+    assert_eq!((of(&notes[3]), of(&first[2])), (Some(execution), Some(batch)));
+    assert_eq!(of(&first[1]), None);
+    let nobody = ConsumerKey::parse("nobody@1").unwrap();
+    assert_eq!(store.reader.execution_of(&nobody, &late[0]).unwrap(), None);
+}
+
+#[test]
 fn passing_stops_before_an_unsettled_claim() {
     let (_, mut store, notes) = with_notes(3);
     let desk = source("notes:desk");

@@ -13,7 +13,7 @@ use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
 
 use super::super::consumers::enabled;
 use super::super::runs::find_execution;
-use super::super::why::{execution_of, skip_command};
+use super::super::why::skip_command;
 use super::{Kind, Waiting};
 use crate::failure::Failure;
 
@@ -66,7 +66,7 @@ fn is_over(reader: &Reader, execution: &Execution, enabled: &BTreeSet<ConsumerKe
     for trigger in &execution.triggers {
         let Some(event) = reader.event_at(trigger.position)? else { continue };
         let taken_up = match newer {
-            Some(key) => execution_of(reader, key, &event)?.is_some(),
+            Some(key) => reader.execution_of(key, &event)?.is_some(),
             None => false,
         };
         if !taken_up && !is_past(reader, &event)? {
