@@ -194,3 +194,39 @@ fn what_a_person_erased_is_passed_and_asks_nobody() {
     assert_eq!(running.stop(), 0);
     world.thought(&["verify"]).expect(0);
 }
+
+#[test]
+fn what_waits_for_a_disabled_consumer_says_so_and_is_not_said_to_be_retried() {
+    let world = World::with_config();
+    let file = world.config.join("declarations/document-tasks.yaml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("exhausted: advance", "exhausted: hold");
+    std::fs::write(&file, &text).unwrap();
+    std::fs::write(world.notes.join("bad.md"), b"# Bad \xff\n").unwrap();
+    let running = world.serve(&[]);
+    let held = |answer: &Answer| answer.lines().iter().any(|one| one["kind"] == "execution-held");
+    world.until(&["inbox", "--json"], held);
+    let execution = waiting(&world, "execution-held")[0]["id"].as_str().unwrap().to_owned();
+    std::fs::write(&file, text.replace("enabled: true", "enabled: false")).unwrap();
+    world.thought(&["reload"]).expect(0);
+    let refused = |world: &World| {
+        let refused = world.thought(&["consumer", "retry", &execution]).expect(1);
+        assert!(refused.stderr.contains("consumer.disabled") && refused.stdout.is_empty(), "{refused:?}");
+        let why = world.thought(&["why", &execution, "--json"]).expect(0).json();
+        assert_eq!(why["state"], "held");
+        assert!(why["fact"].as_str().unwrap().contains("waits for a disabled consumer"), "{why}");
+        assert!(why.get("next").is_none() && !why["commands"].to_string().contains("retry"), "{why}");
+    };
+    refused(&world);
+    assert_eq!(running.stop(), 0);
+    // Nor is it while no service runs.
+    refused(&world);
+    std::fs::write(&file, &text).unwrap();
+    let running = world.serve(&[]);
+    world.thought(&["consumer", "retry", &execution]).expect(0);
+    let again = |answer: &Answer| answer.stdout.contains("document-not-utf8 after 2 attempts");
+    world.until(&["inbox", "--json"], again);
+    world.thought(&["consumer", "skip", &execution, "--reason", "binary"]).expect(0);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+}

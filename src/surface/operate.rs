@@ -18,6 +18,7 @@ use crate::ask::{Operate, Target};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::proposals;
+use crate::query::consumers::is_on;
 use crate::query::inbox::is_passed;
 use crate::query::proposals::Home;
 use crate::query::runs::find_execution;
@@ -144,6 +145,7 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
         Operate::Retry { target } => {
             let mut execution = find(reader, target)?;
             waits(&execution)?;
+            runs(reader, &execution)?;
             let commit = execution.retry_now(now, operator, key);
             Ok(made("retried", &execution.id, Some(commit)))
         }
@@ -311,6 +313,18 @@ fn waits(execution: &Execution) -> Result<(), Failure> {
         )
         .with_hint(format!("`thought why {id}` says how"))),
     }
+}
+
+/// Refuses to have an execution tried again that nobody would try: its consumer is not enabled.
+fn runs(reader: &Reader, execution: &Execution) -> Result<(), Failure> {
+    if is_on(reader, &execution.consumer)? {
+        return Ok(());
+    }
+    let what = format!("{} is not enabled: nothing would try it again", execution.consumer);
+    Err(Failure::new(Exit::Refused, "consumer.disabled", what).with_hint(
+        "enable it in its declaration and run `thought reload`, then retry; or pass the event with \
+         `thought consumer skip`",
+    ))
 }
 
 /// Makes a decision while no service runs; the lock of the data directory is held. What is done is told as it is done.

@@ -222,6 +222,11 @@ pub(crate) fn enabled(reader: &Reader) -> Result<Option<BTreeSet<ConsumerKey>>, 
     Ok(loaded.map(|loaded| loaded.enabled.into_iter().collect()))
 }
 
+/// Says whether the declarations that were loaded last enable a consumer version; yes if none ever were.
+pub(crate) fn is_on(reader: &Reader, key: &ConsumerKey) -> Result<bool, Failure> {
+    Ok(enabled(reader)?.is_none_or(|enabled| enabled.contains(key)))
+}
+
 /// Finds the last event of a type in a source. There is one for each start or reload: a few pages at most.
 fn newest_of<P: TypedPayload>(reader: &Reader, source: &SourceId) -> Result<Option<Event>, Failure> {
     let types: [TypeName; 1] = [P::kind().name];

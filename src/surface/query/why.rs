@@ -104,6 +104,15 @@ fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why,
             let fact = format!("attempt {attempts} of {consumer} is open");
             plain(id, kind, "running", fact)
         }
+        ExecutionState::Waiting { .. } | ExecutionState::Held { .. }
+            if !consumers::is_on(reader, consumer)? =>
+        {
+            let fact = format!(
+                "it waits for a disabled consumer: the declarations that were loaded last do not enable {consumer}"
+            );
+            let commands = vec!["thought reload".to_owned(), skip_command(&execution.id)];
+            Why { commands, ..plain(id, kind, execution.state.status().as_str(), fact) }
+        }
         ExecutionState::Waiting { at, code } => {
             let fact = format!("attempt {attempts} of {consumer} ended with {code}; the next may start then");
             let commands =
