@@ -79,12 +79,21 @@ impl JsonError {
 /// # Errors
 /// [`JsonError`] with the place.
 pub fn parse(bytes: &[u8], bytes_max: usize) -> Result<Value, JsonError> {
+    parse_around(bytes, bytes_max, 0)
+}
+
+/// Reads JSON as [`parse`] does, where a value of others lies inside a frame of ours: so many levels deep, and by itself
+/// no deeper than [`DEPTH_MAX`].
+///
+/// # Errors
+/// [`JsonError`] with the place.
+pub fn parse_around(bytes: &[u8], bytes_max: usize, levels: usize) -> Result<Value, JsonError> {
     if bytes.len() > bytes_max {
         return Err(JsonError::TooLarge { bytes: bytes.len(), bytes_max });
     }
     let text = std::str::from_utf8(bytes).map_err(|e| JsonError::NotUtf8 { valid_up_to: e.valid_up_to() })?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict { depth: DEPTH_MAX }
+    let value = Strict { depth: DEPTH_MAX + levels }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|e| JsonError::Malformed { line: e.line(), column: e.column(), what: describe(&e) })?;

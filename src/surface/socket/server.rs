@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use thoughtstream_domain::canonical;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -241,16 +242,22 @@ fn too_long() -> Failure {
     malformed(&format!("a request has more than {REQUEST_BYTES_MAX} bytes"))
 }
 
-/// Reads a request as far as this door has words for it.
+/// How many levels of a request lie around what a person hands in: the deepest is the payload of an event.
+const FRAME_LEVELS: usize = 2;
+
+/// Reads a request as far as this door has words for it, as strictly as what comes from a file: of a key that stands
+/// twice in a payload, nobody could say which one was meant.
 fn parse(door: Door, line: &[u8]) -> Result<Operated, Failure> {
-    fn read<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
-        serde_json::from_slice(line).ok()
+    fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
+        T::deserialize(value).ok()
     }
+    let value = canonical::parse_around(line, REQUEST_BYTES_MAX, FRAME_LEVELS)
+        .map_err(|error| malformed("the request cannot be read").because(&error))?;
     match door {
-        Door::Operator => read::<Operated>(line),
-        Door::Ask => read::<Asked>(line).map(Operated::from),
+        Door::Operator => read::<Operated>(&value),
+        Door::Ask => read::<Asked>(&value).map(Operated::from),
     }
-    .ok_or_else(|| match (door, read::<Operated>(line)) {
+    .ok_or_else(|| match (door, read::<Operated>(&value)) {
         (Door::Ask, Some(_)) => Failure::new(Exit::Refused, "socket.role", "the ask door takes no decisions")
             .with_hint("decisions go through the operator door, which the `thought` command uses"),
         (Door::Ask | Door::Operator, _) => malformed("the service does not know this request"),

@@ -170,6 +170,34 @@ async fn a_decision_about_a_proposal_comes_through_the_operators_door_alone_and_
 }
 
 #[tokio::test]
+async fn a_request_is_read_as_strictly_as_a_file() {
+    let served = start();
+    let (ask, _) = recorded(&served._base.path().join("data")).unwrap().unwrap();
+    let submit = |payload: &str| {
+        let source =
+            r#""source":"notes:x","kind":"stream.thought.source.note","key":"k","privacy":"private""#;
+        format!(r#"{{"submit":{{{source},"payload":{payload}}}}}"#)
+    };
+    let nested = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    let deepest = nested(thoughtstream_domain::canonical::DEPTH_MAX);
+    let mut client = Client::greeted(&ask).await;
+    for (request, reason) in [
+        (submit(r#"{"text":"one","text":"two"}"#), "a key stands twice"),
+        (submit(&nested(thoughtstream_domain::canonical::DEPTH_MAX + 1)), "nested deeper"),
+        (r#"{"ask":"inbox","ask":"inbox"}"#.to_owned(), "a key stands twice"),
+        ("{\"ask\":".to_owned(), "the text ends"),
+    ] {
+        client.say(&request).await;
+        let Some(Frame::Failure(failure)) = client.hear().await else { panic!("{request}") };
+        assert_eq!(failure.code, "socket.frame");
+        assert!(failure.causes.iter().any(|cause| cause.contains(reason)), "{failure:?}");
+    }
+    // What a file may hold, a request may carry; the door is as open as before.
+    client.say(&submit(&deepest)).await;
+    assert_eq!(client.failure_code().await, "test.refused");
+}
+
+#[tokio::test]
 async fn a_panic_in_one_answer_is_our_bug_and_the_door_stays_open() {
     let served = start();
     let (ask, _) = recorded(&served._base.path().join("data")).unwrap().unwrap();
