@@ -2,8 +2,9 @@
 //!
 //! A transform is a function of one file event and the bytes of the version it names. The same input gives the same
 //! output, byte for byte, so that a retry after a crash settles what the first attempt would have settled. When a
-//! change makes a transform answer differently, its revision in the table rises, and the outputs of the two can be
-//! told apart.
+//! change makes a transform answer differently, its page in `prompts/` says so: the page's hash is part of the
+//! fingerprint of each consumer that runs it, so that this is a new version of the consumer, and the outputs of the two
+//! can be told apart by their runs.
 //!
 //! Every output says which version it was derived from. A removed document gives a tombstone (`state: removed`) to a
 //! consumer that subscribes to removals, so that a reader of the derived events alone learns that the earlier ones
@@ -43,8 +44,6 @@ pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 pub struct TransformInfo {
     /// The name by which a declaration selects it.
     pub name: &'static str,
-    /// Rises when the same input would give another output; part of what a run is bound to.
-    pub revision: u32,
     /// The event types it reads; any other trigger is an error.
     pub accepts: &'static [&'static str],
     /// The event types it writes.
@@ -64,10 +63,9 @@ trait Derived: TypedPayload {
 }
 
 impl TransformInfo {
-    const fn of<D: Derived>(name: &'static str, revision: u32) -> Self {
+    const fn of<D: Derived>(name: &'static str) -> Self {
         Self {
             name,
-            revision,
             accepts: FILE_EVENTS,
             emits: const { &[D::NAME] },
             present: |subject, document| serde_json::to_value(D::present(subject, document)),
@@ -81,10 +79,10 @@ impl TransformInfo {
 const FILE_EVENTS: &[&str] = &[FileAdded::NAME, FileChanged::NAME, FileRenamed::NAME, FileRemoved::NAME];
 
 const KNOWN: &[TransformInfo] = &[
-    TransformInfo::of::<DocumentLinks>("document-links", 1),
-    TransformInfo::of::<DocumentMetadata>("document-metadata", 1),
-    TransformInfo::of::<DocumentStructure>("document-structure", 1),
-    TransformInfo::of::<DocumentTasks>("document-tasks", 1),
+    TransformInfo::of::<DocumentLinks>("document-links"),
+    TransformInfo::of::<DocumentMetadata>("document-metadata"),
+    TransformInfo::of::<DocumentStructure>("document-structure"),
+    TransformInfo::of::<DocumentTasks>("document-tasks"),
 ];
 
 /// Returns every transform, sorted by name.
