@@ -28,6 +28,7 @@ use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::declaration::DeclarationSet;
 use thoughtstream_domain::event::Candidate;
 use thoughtstream_domain::id::{ConsumerId, SourceId};
+use thoughtstream_domain::payload::system::Operator;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::yaml::Problem;
 use thoughtstream_store::disk::Disk;
@@ -147,6 +148,8 @@ pub(crate) struct Shared {
     /// The folder of the memory document, if one is watched.
     pub(crate) context_root: Option<Arc<ContextRoot>>,
     pub(crate) root: std::sync::OnceLock<SupervisorHandle>,
+    /// Who asked the service to stop, if a person did.
+    pub(crate) stopped_by: std::sync::OnceLock<Operator>,
 }
 
 /// Is everyone's access to the running service.
@@ -183,9 +186,10 @@ impl Service {
         let outcome = self.root.wait().await;
         self.handle.0.log.abandon();
         let ledger = Arc::clone(&self.handle.0.ledger);
+        let by = self.handle.0.stopped_by.get().cloned();
         let closed = tokio::task::spawn_blocking(move || {
             let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            ledger.leave(outcome == Outcome::Stopped)
+            ledger.leave((outcome == Outcome::Stopped).then_some(by))
         });
         if !matches!(closed.await, Ok(Ok(()))) {
             // What was acknowledged is durable all the same; the next start finds the rest.
@@ -196,6 +200,11 @@ impl Service {
 }
 
 impl ServiceHandle {
+    /// Notes who asked the service to stop; the last event of this start will say so. The first one counts.
+    pub fn note_stop(&self, operator: Operator) {
+        drop(self.0.stopped_by.set(operator));
+    }
+
     /// Returns the reader of the log.
     #[must_use]
     pub fn reader(&self) -> Reader {

@@ -280,3 +280,44 @@ fn what_would_do_nothing_says_so() {
     assert!(links["behind"]["since"].is_string(), "{links}");
     assert_eq!(running.stop(), 0);
 }
+
+#[test]
+fn who_has_a_service_reload_stop_or_let_removals_pass_is_in_the_log() {
+    let world = World::with_config();
+    for number in 0..40 {
+        std::fs::write(world.notes.join(format!("{number}.md")), "# One\n").unwrap();
+    }
+    let running = world.serve(&[]);
+    world.until_idle();
+    for number in 1..40 {
+        std::fs::remove_file(world.notes.join(format!("{number}.md"))).unwrap();
+    }
+    let held = |answer: &Answer| answer.stdout.contains("removals-held");
+    world.until(&["inbox", "--json"], |answer| {
+        world.thought(&["source", "look", "filesystem:notes"]).expect(0);
+        held(answer)
+    });
+    let accepted =
+        world.thought(&["source", "accept-removals", "filesystem:notes", "--json"]).expect(0).json();
+    let event = accepted["event"].as_str().unwrap().to_owned();
+    world.until(&["inbox", "--json"], |answer| answer.lines().is_empty());
+    world.thought(&["reload"]).expect(0);
+    running.signal(nix::sys::signal::Signal::SIGHUP);
+    let loaded = ["event", "list", "--json", "--type", "stream.thought.system.declarations-loaded"];
+    let loaded = world.until(&loaded, |answer| answer.lines().len() == 3).lines();
+    assert_eq!(running.stop(), 0);
+    let running = world.serve(&[]);
+    running.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(running.wait(), 0);
+    let stopped = ["event", "list", "--json", "--type", "stream.thought.system.stopped"];
+    let stopped = world.thought(&stopped).expect(0).lines();
+    let shown = world.thought(&["event", "show", &event, "--json"]).expect(0).json();
+    assert_eq!(shown["type"], "stream.thought.system.removals-accepted");
+    let uid = |event: &Value| event["payload"]["operator"]["uid"].as_u64();
+    let ours = Some(u64::from(nix::unistd::getuid().as_raw()));
+    // A start and a signal come from nobody that the service could name.
+    assert_eq!(loaded.iter().map(uid).collect::<Vec<_>>(), [None, ours, None]);
+    assert_eq!(stopped.iter().map(uid).collect::<Vec<_>>(), [ours, None]);
+    assert_eq!(uid(&shown), ours);
+    world.thought(&["verify"]).expect(0);
+}

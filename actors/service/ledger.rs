@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thoughtstream_domain::commit::{Commit, Verdict};
-use thoughtstream_domain::payload::system::ServiceStopped;
+use thoughtstream_domain::payload::system::{Operator, ServiceStopped};
 use thoughtstream_store::{JournalError, OpenError, Reader, TypesError, WriteError, Writer};
 
 use crate::clock::Clock;
@@ -35,11 +35,13 @@ impl StoreLedger {
         Self { writer, reader, clock, head, needed: None }
     }
 
-    /// Leaves the store: notes the orderly end, carries everything over into the tables, and closes it.
-    pub(super) fn leave(&mut self, in_order: bool) -> Result<(), LedgerError> {
-        if in_order {
+    /// Leaves the store: notes an orderly end and who asked for it, carries everything over into the tables, and closes
+    /// it.
+    pub(super) fn leave(&mut self, in_order: Option<Option<Operator>>) -> Result<(), LedgerError> {
+        if let Some(operator) = in_order {
             let incarnation = self.writer.incarnation();
-            let stopped = of_service(&ServiceStopped { incarnation }, &format!("{incarnation}/stopped"));
+            let stopped = ServiceStopped { incarnation, operator };
+            let stopped = of_service(&stopped, &format!("{incarnation}/stopped"));
             let commit = Commit { appends: vec![stopped], ..Commit::default() };
             // Without the note the next start is a careful one; the log is closed all the same.
             drop(self.apply(&[Arc::new(commit)], &mut || Ok(())));

@@ -8,7 +8,7 @@ use thoughtstream_domain::commit::{Refusal, Registered, Verdict};
 use thoughtstream_domain::declaration::check_registered;
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey};
-use thoughtstream_domain::payload::system::DeclarationsLoaded;
+use thoughtstream_domain::payload::system::{DeclarationsLoaded, Operator};
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::yaml::Problem;
 use thoughtstream_store::RowError;
@@ -70,19 +70,23 @@ pub struct Reloaded {
 }
 
 impl ServiceHandle {
-    /// Reads the configuration again and takes it over as a whole.
+    /// Reads the configuration again and takes it over as a whole, and records who asked for it, if a person did.
     ///
     /// # Errors
     /// [`ReloadError`]; what ran before goes on then.
-    pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
+    pub async fn reload(&self, by: Option<Operator>) -> Result<Reloaded, ReloadError> {
         let _turn = self.0.turn.lock().await;
         let load = Arc::clone(&self.0.load);
         let loaded =
             tokio::task::spawn_blocking(move || load()).await.map_err(|_| ReloadError::Unwritable)?;
-        self.take_over(loaded.map_err(ReloadError::Problems)?).await
+        self.take_over(loaded.map_err(ReloadError::Problems)?, by).await
     }
 
-    pub(super) async fn take_over(&self, loaded: Loaded) -> Result<Reloaded, ReloadError> {
+    pub(super) async fn take_over(
+        &self,
+        loaded: Loaded,
+        by: Option<Operator>,
+    ) -> Result<Reloaded, ReloadError> {
         let reader = self.reader();
         let registered = blocking(move || reader.registered_all()).await?;
         let known: BTreeMap<ConsumerKey, Sha256Hash> =
@@ -117,7 +121,7 @@ impl ServiceHandle {
                 left += 1;
                 self.leave(enabled).await?;
             }
-            self.register(&loaded, &coming, &registered).await
+            self.register(&loaded, &coming, &registered, by).await
         };
         if let Err(error) = handed_over.await {
             // The set before stays whole: those that were stopped for it run again.
@@ -166,6 +170,7 @@ impl ServiceHandle {
         loaded: &Loaded,
         coming: &[Arc<ConsumerSpec>],
         registered: &[Registered],
+        operator: Option<Operator>,
     ) -> Result<(), ReloadError> {
         let now = self.0.clock.now();
         let (reader, specs, before) = (self.reader(), coming.to_vec(), registered.to_vec());
@@ -174,7 +179,7 @@ impl ServiceHandle {
         let enabled = loaded.declarations.enabled().map(|declared| declared.key().clone()).collect();
         let set = set_fingerprint(loaded);
         let position = *self.0.log.head().borrow();
-        let event = DeclarationsLoaded { enabled, set, at: now };
+        let event = DeclarationsLoaded { enabled, set, at: now, operator };
         commit.appends.push(of_service(&event, &format!("{}/declarations/{position}", self.0.incarnation)));
         match self.0.log.commit(commit).await {
             Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_)) => Ok(()),

@@ -108,6 +108,7 @@ fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Resul
         activating: tokio::sync::Mutex::default(),
         context_root: ContextRoot::among(&args.producers).map(Arc::new),
         root: std::sync::OnceLock::new(),
+        stopped_by: std::sync::OnceLock::new(),
     }));
     let ServiceArgs { producers, brokers, program, support, extra, .. } = args;
     Ok(Opened { handle, clean, producers, brokers, program, support, extra })
@@ -194,7 +195,7 @@ impl Service {
             }
         }
         let _turn = handle.0.turn.lock().await;
-        handle.take_over(loaded).await?;
+        handle.take_over(loaded, None).await?;
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! What a person does to a consumer as a whole (pause, resume, restart) or to an event (redact). Each is one
-//! commit that says who.
+//! What a person does to a consumer as a whole (pause, resume, restart), to a source (let removals pass) or to an event
+//! (redact). Each is one commit that says who.
 //!
 //! Retrying and skipping concern one execution and live with it ([`crate::lifecycle::Execution`]).
 
@@ -7,7 +7,7 @@ use crate::commit::{Commit, Control, Precondition, Row};
 use crate::event::{Actor, ActorKind, Candidate, Envelope, Event, Parent, Payload};
 use crate::id::{ConsumerId, IdempotencyKey, SourceId, TypeRef};
 use crate::payload::TypedPayload;
-use crate::payload::system::{Operator, Paused, Redacted, RestartRequested, Resumed};
+use crate::payload::system::{Operator, Paused, Redacted, RemovalsAccepted, RestartRequested, Resumed};
 use crate::privacy::Privacy;
 use crate::time::Timestamp;
 
@@ -55,6 +55,14 @@ pub fn restart(consumer: &ConsumerId, operator: Operator, key: IdempotencyKey) -
     let envelope = decision(&operator, key);
     let event = RestartRequested { consumer: consumer.clone(), operator }.candidate(envelope);
     Commit { preconditions: Vec::new(), appends: vec![event], rows: Vec::new() }
+}
+
+/// Records that a person lets removals pass that a source held back.
+#[must_use]
+pub fn accept_removals(source: &SourceId, operator: Operator, key: IdempotencyKey) -> Commit {
+    let envelope = decision(&operator, key);
+    let event = RemovalsAccepted { source: source.clone(), operator }.candidate(envelope);
+    Commit { appends: vec![event], ..Commit::default() }
 }
 
 /// Says why an event's payload is not erased.

@@ -262,6 +262,7 @@ impl Registry {
             Definition::of::<payload::system::RestartRequested>(),
             Definition::of::<payload::system::Skipped>(),
             Definition::of::<payload::system::RetryRequested>(),
+            Definition::of::<payload::system::RemovalsAccepted>(),
             Definition::of::<payload::system::Redacted>(),
             Definition::of::<payload::system::DeclarationsLoaded>(),
             Definition::of::<payload::system::ServiceStarted>(),

@@ -229,7 +229,7 @@ async fn cancel(
     let commit = open.cancel(operator).ok_or_else(nothing)?;
     service.record(commit).await.map_err(|error| failure(&error))?;
     // One that was stopped already starts again.
-    service.reload().await.map_err(|error| crate::desk::reload_failure(&error))?;
+    service.reload(None).await.map_err(|error| crate::desk::reload_failure(&error))?;
     service.thaw(&open.begun.source);
     let running = service.declarations();
     let consumer = running.get(id).filter(|found| found.is_enabled()).map(|found| found.key().clone());
@@ -411,7 +411,7 @@ impl Moving<'_> {
             staged.install(self.places)?;
         }
         self.pass(KillPoint::ActivationStepInside).await?;
-        self.service.reload().await.map_err(|error| crate::desk::reload_failure(&error))?;
+        self.service.reload(None).await.map_err(|error| crate::desk::reload_failure(&error))?;
         let now = last(self.service, &self.plan.to.id).await?;
         let installed = now.and_then(|now| now.done.into_iter().find(|(step, _)| *step == Step::Installed));
         installed.map(|(_, facts)| facts).ok_or_else(|| {

@@ -322,7 +322,12 @@ impl std::fmt::Debug for Submit {
     }
 }
 
-/// Is a decision or an operation; each becomes an event that says who.
+/// Is a decision or an operation.
+///
+/// What changes the log, what runs or what is believed becomes an event that says who: most have one of their own; a
+/// reload and a stop are named in the event of what came of them (`declarations-loaded`, `stopped`). What changes nothing
+/// of that (to look at a source, to copy the log, to write a data set, to rehearse a fault) leaves none: it has to work
+/// while the log cannot be written, or by itself while no service runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Operate {

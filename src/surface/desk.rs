@@ -240,8 +240,9 @@ impl ServiceDesk {
                 self.say(reply, &done).await
             }
             Operate::Restart { consumer } => self.restart(consumer, peer, reply).await,
-            Operate::Reload => self.reload(reply).await,
+            Operate::Reload => self.reload(peer, reply).await,
             Operate::Stop => {
+                self.service.note_stop(peer.operator());
                 self.said(reply, "stopping", &"service").await?;
                 self.stop.cancel();
                 Ok(Exit::Done)
@@ -261,9 +262,8 @@ impl ServiceDesk {
                 self.said(reply, "looked", source).await
             }
             Operate::AcceptRemovals { source } => {
-                self.check_removals_wait(source).await?;
-                self.service.acknowledge_removals(source.as_str()).map_err(actor_failure)?;
-                self.said(reply, "accepted", source).await
+                let done = self.accept_removals(source, peer).await?;
+                self.say(reply, &done).await
             }
             Operate::TrainingExport { .. } | Operate::PrivateTrainingExport { .. } => {
                 self.export_training(operation.clone(), reply).await
@@ -309,8 +309,9 @@ impl ServiceDesk {
         self.say(reply, &done).await
     }
 
-    async fn reload(&self, reply: &Reply) -> Result<Exit, Failure> {
-        let reloaded = self.service.reload().await.map_err(|error| reload_failure(&error))?;
+    async fn reload(&self, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {
+        let reloaded =
+            self.service.reload(Some(peer.operator())).await.map_err(|error| reload_failure(&error))?;
         let mut answer = serde_json::to_value(&reloaded).unwrap_or_default();
         let restart_for = self.at_start.restart_for();
         if !restart_for.is_empty() {
@@ -361,6 +362,18 @@ impl ServiceDesk {
         let control = self.looking(false, move |look| Ok(look.reader.control(&id)?)).await?;
         let paused = control.is_some_and(|control| control.is_paused());
         Ok(paused.then(|| format!("it is paused and starts nothing: thought consumer resume {consumer}")))
+    }
+
+    /// Lets removals pass that a source holds back, once the log says who does.
+    async fn accept_removals(&self, source: &SourceId, peer: &Peer) -> Result<Done, Failure> {
+        self.check_removals_wait(source).await?;
+        let key = chance::key("decision")?;
+        let commit = thoughtstream_domain::operate::accept_removals(source, peer.operator(), key);
+        let event = commit.appends.first().map(|candidate| candidate.id());
+        let (done, id) = ("accepted".to_owned(), source.to_string());
+        let done = self.settle(commit, Done { done, id, already: false, note: None, event }).await?;
+        self.service.acknowledge_removals(source.as_str()).map_err(actor_failure)?;
+        Ok(done)
     }
 
     /// Refuses to let removals pass where none wait.

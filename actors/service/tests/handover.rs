@@ -192,7 +192,7 @@ async fn second_version(first: &str, second: &str, more: &str) -> Vec<u64> {
     versions.append(&service, 2).await;
     versions.has_run(&service, 1, 2).await;
     versions.declare(2, second, more);
-    service.handle().reload().await.unwrap();
+    service.handle().reload(None).await.unwrap();
     versions.append(&service, 3).await;
     versions.has_run(&service, 2, 3).await;
     versions.stop(service).await;
@@ -244,7 +244,7 @@ async fn a_sequence_to_begin_with_is_kept_until_it_comes_whatever_is_there() {
     versions.append(&service, 2).await;
     // A second version finds two notes, and its beginning ahead of them.
     versions.declare(2, "sources: ['notes:a'], replay: { sequence: 6 }", "onVersionChange: preserve");
-    service.handle().reload().await.unwrap();
+    service.handle().reload(None).await.unwrap();
     versions.append(&service, 3).await;
     versions.stop(service).await;
     assert_eq!(versions.ran(1), [0_u64; 0]);
@@ -253,12 +253,12 @@ async fn a_sequence_to_begin_with_is_kept_until_it_comes_whatever_is_there() {
     versions.append(&service, 7).await;
     versions.has_run(&service, 2, 7).await;
     versions.declare(3, "sources: ['notes:a'], replay: { sequence: 10 }", "onVersionChange: new");
-    service.handle().reload().await.unwrap();
+    service.handle().reload(None).await.unwrap();
     versions.append(&service, 11).await;
     versions.has_run(&service, 3, 11).await;
     // One that goes on where another stood does so, whatever it would begin with by itself.
     versions.declare(4, "sources: ['notes:a'], replay: { sequence: 20 }", "onVersionChange: preserve");
-    service.handle().reload().await.unwrap();
+    service.handle().reload(None).await.unwrap();
     versions.append(&service, 12).await;
     versions.has_run(&service, 4, 12).await;
     versions.stop(service).await;
@@ -282,7 +282,7 @@ async fn what_was_settled_above_progress_is_not_done_again_by_the_next_version()
     drop(reader);
     *versions.failing.lock().unwrap() = None;
     versions.declare(2, "kinds: [notes]", "");
-    service.handle().reload().await.unwrap();
+    service.handle().reload(None).await.unwrap();
     versions.append(&service, 5).await;
     versions.has_run(&service, 2, 5).await;
     versions.stop(service).await;
@@ -300,10 +300,10 @@ async fn a_family_that_a_reload_lets_grow_is_taken_with_its_new_members() {
     let service = versions.start().await;
     versions.append_own(&service, "acme.one", "1").await;
     versions.has_run(&service, 1, 1).await;
-    let quiet = service.handle().reload().await.unwrap();
+    let quiet = service.handle().reload(None).await.unwrap();
     assert_eq!((quiet.restarted.len(), quiet.unchanged.len()), (0, 1));
     versions.register("acme.two");
-    let grown = service.handle().reload().await.unwrap();
+    let grown = service.handle().reload(None).await.unwrap();
     let key = ConsumerKey::parse("noting@1").unwrap();
     assert_eq!((grown.restarted, grown.started, grown.stopped), (vec![key], vec![], vec![]));
     // Only events of the new member: it wakes the consumer, and is run on.

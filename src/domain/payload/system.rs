@@ -149,6 +149,15 @@ system_payload!(
     }
 );
 system_payload!(
+    /// Says that a person let removals pass that a source held back.
+    RemovalsAccepted, "stream.thought.system.removals-accepted", Writer::Decision, &[], {
+        /// The source.
+        source: SourceId,
+        /// Who.
+        operator: Operator,
+    }
+);
+system_payload!(
     /// Says that an event's payload was erased; the event and its hash stay.
     Redacted, "stream.thought.system.redacted", Writer::Decision, &[], {
         /// The event.
@@ -169,6 +178,9 @@ system_payload!(
         set: crate::hash::Sha256Hash,
         /// When the files were read.
         at: Timestamp,
+        /// Who asked for it; nobody for a start and a signal, and an activation has said who.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operator: Option<Operator>,
     }
 );
 system_payload!(
@@ -188,5 +200,8 @@ system_payload!(
     ServiceStopped, "stream.thought.system.stopped", Writer::Supervision, &[], {
         /// The incarnation that stopped.
         incarnation: u64,
+        /// Who asked for it; nobody for a signal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operator: Option<Operator>,
     }
 );

@@ -67,6 +67,14 @@ const GROWN: &[(&str, &[&str])] = &[
         "stream.thought.judgment.training-example@2",
         &["b188db2a15ac41b394e367f49e9e8d15d3db39077f6195d2452cfe726aeac299"],
     ),
+    (
+        "stream.thought.system.declarations-loaded@1",
+        &["892719a546983e1d95c060fdf4de6fdf58d224372f8cf74f35dcf9c46d8d9538"],
+    ),
+    (
+        "stream.thought.system.stopped@1",
+        &["b5af3d6dd784cf9e4d2f25bc7159a098b7163b587bfcadc6d8b2a3161e0b5b85"],
+    ),
     // The same shape in other words: what a definition says of itself is part of it.
     (
         "stream.thought.system.activation.stepped@1",
@@ -245,7 +253,7 @@ mod tests {
         ),
         (
             "stream.thought.system.declarations-loaded@1",
-            "892719a546983e1d95c060fdf4de6fdf58d224372f8cf74f35dcf9c46d8d9538",
+            "b783302f265ec8a6b894ed05ec39b60ceccb8c629de3c00436c1b7b716e83a3a",
         ),
         (
             "stream.thought.system.incident@1",
@@ -270,6 +278,10 @@ mod tests {
         (
             "stream.thought.system.redacted@1",
             "c13c9e463b6c5a3a731f2198038caddd7279eb27831583ef7d56b587827cee00",
+        ),
+        (
+            "stream.thought.system.removals-accepted@1",
+            "b03a757f222580d6d958f289ad22cd053332dcd57e9b2a257c8d20e6ee6f6e2e",
         ),
         (
             "stream.thought.system.restart-requested@1",
@@ -297,7 +309,7 @@ mod tests {
         ),
         (
             "stream.thought.system.stopped@1",
-            "b5af3d6dd784cf9e4d2f25bc7159a098b7163b587bfcadc6d8b2a3161e0b5b85",
+            "0c02c4e890b388c3cd2f9871b762efe7bcd1517cd425ff24b6fc672318ada615",
         ),
     ];
 

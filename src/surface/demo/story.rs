@@ -83,7 +83,9 @@ fn tell_files(about_files: &[Waiting], tale: &mut Tale<'_>) -> Result<(), Failur
     if about_files.is_empty() {
         return Ok(());
     }
-    tale.line("\nSome files cannot be read as they are; the others went on, and `thought inbox` would show:")?;
+    tale.line(
+        "\nSome files cannot be read as they are; the others went on, and `thought inbox` would show:",
+    )?;
     for one in about_files {
         tale.line(&format!("  {}  {}", one.kind.as_str(), printable(&one.why)))?;
     }

@@ -56,7 +56,7 @@ pub(super) async fn until_the_end(
 }
 
 async fn reload(service: ServiceHandle, at_start: Arc<AtStart>) {
-    match service.reload().await {
+    match service.reload(None).await {
         Ok(reloaded) => {
             tracing::info!(
                 started = reloaded.started.len(),

@@ -318,7 +318,7 @@ impl Stage {
     pub async fn reload(&self) -> bool {
         let handle = self.handle();
         // One who stops waiting does not stop the reload, as a client that vanishes does not.
-        let reloading = tokio::spawn(async move { handle.reload().await.is_ok() });
+        let reloading = tokio::spawn(async move { handle.reload(None).await.is_ok() });
         matches!(tokio::time::timeout(ANSWER_WITHIN, reloading).await, Ok(Ok(true)))
     }
 
@@ -327,7 +327,7 @@ impl Stage {
     async fn has_reloaded(&self, reloading: &mut Option<JoinHandle<bool>>) -> bool {
         let handle = self.handle();
         let under_way =
-            reloading.get_or_insert_with(|| tokio::spawn(async move { handle.reload().await.is_ok() }));
+            reloading.get_or_insert_with(|| tokio::spawn(async move { handle.reload(None).await.is_ok() }));
         match tokio::time::timeout(ANSWER_WITHIN, under_way).await {
             Err(_) => false,
             Ok(ended) => {
