@@ -16,7 +16,7 @@ use thoughtstream_domain::time::Timestamp;
 use tokio::sync::watch;
 
 use crate::hub::Hub;
-use queue::Queue;
+use queue::{OFFERS_WAITING_MAX, Queue};
 
 pub use writer::{Ledger, LedgerError, LogWriter, LogWriterMessage, Types, WriterArgs};
 
@@ -119,11 +119,21 @@ impl LogHandle {
         self.submit(Arc::new(commit)).settled().await
     }
 
-    /// Hands a commit in on behalf of someone who wants to know at once.
+    /// Hands a commit in on behalf of someone outside who wants to know at once.
     ///
     /// # Errors
-    /// [`LogError::Unwritable`] if nothing can be written, [`LogError::Unknown`] if the answer was lost.
+    /// [`LogError::Unwritable`] if nothing can be written or too much waits (`log-busy`), [`LogError::Unknown`] if the
+    /// answer was lost.
     pub async fn offer(&self, commit: Commit) -> Result<Verdict, LogError> {
+        // Whoever gives up waiting leaves a commit behind, and comes again: a disk that hangs must not fill the memory.
+        let waiting = self.queue.len();
+        if waiting >= OFFERS_WAITING_MAX {
+            return Err(LogError::Unwritable { code: format!("log-busy: {waiting} commits wait") });
+        }
+        self.offer_once(commit).await
+    }
+
+    async fn offer_once(&self, commit: Commit) -> Result<Verdict, LogError> {
         match &*self.state.borrow() {
             LogState::Writable => {}
             LogState::Unwritable { code, .. } => return Err(LogError::Unwritable { code: code.clone() }),
@@ -134,13 +144,13 @@ impl LogHandle {
         answer.await.unwrap_or(Err(LogError::Unknown))
     }
 
-    /// Like [`Self::offer`], but hands the commit in again until its outcome is known.
+    /// Hands a commit in for the service itself, and again until its outcome is known.
     ///
     /// # Errors
     /// [`LogError::Unwritable`] if nothing can be written, [`LogError::Closed`] when the service stops.
     pub async fn offer_until_known(&self, commit: Commit) -> Result<Verdict, LogError> {
         loop {
-            match self.offer(commit.clone()).await {
+            match self.offer_once(commit.clone()).await {
                 Err(LogError::Unknown) => tokio::time::sleep(RESUBMIT_AFTER).await,
                 known => return known,
             }

@@ -28,6 +28,13 @@ pub(super) struct Pending {
 /// Is something to be done by whoever holds the store, between two groups.
 pub(super) type Errand = Box<dyn FnOnce(&mut dyn super::Ledger) + Send>;
 
+/// With this many commits waiting, nothing that comes from outside gets in: eight of the longest groups.
+///
+/// What the service itself hands in needs no such bound, and refusing it would lose what the log has to learn. Each actor
+/// and each attempt waits for the verdict of one commit before it hands in another, so that there are never more than
+/// attempts that can be open (`concurrency`, 64 at most, for each source of each consumer) and a few for every other actor.
+pub(super) const OFFERS_WAITING_MAX: usize = 8 * GROUP_COMMITS_MAX;
+
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Pending>,

@@ -233,3 +233,24 @@ async fn what_a_writer_made_durable_and_told_nobody_is_told_by_the_next() {
     log.close();
     joined.await.unwrap();
 }
+
+#[tokio::test]
+async fn what_comes_from_outside_is_refused_while_far_too_much_waits_and_nothing_of_ours_is() {
+    let log = LogHandle::default();
+    let mut waiting: Vec<_> = (0..OFFERS_WAITING_MAX).map(|n| log.submit(Arc::new(commit(n)))).collect();
+    let refused = log.offer(commit(OFFERS_WAITING_MAX)).await.unwrap_err();
+    assert!(
+        matches!(&refused, LogError::Unwritable { code } if code.starts_with("log-busy: 4096 ")),
+        "{refused:?}"
+    );
+    waiting.push(log.submit(Arc::new(commit(OFFERS_WAITING_MAX + 1))));
+    let (args, ledger) = args(&log, FakeLedger::default());
+    let (_writer, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    for submitted in waiting {
+        assert!(matches!(submitted.settled().await, Ok(Verdict::Committed(_))));
+    }
+    assert!(matches!(log.offer(commit(OFFERS_WAITING_MAX)).await, Ok(Verdict::Committed(_))));
+    log.close();
+    joined.await.unwrap();
+    assert_eq!(ledger.lock().unwrap().groups.iter().sum::<usize>(), OFFERS_WAITING_MAX + 2);
+}
