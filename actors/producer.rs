@@ -4,7 +4,12 @@
 //! [`FilesystemProducer`](thoughtstream_channels::filesystem::producer::FilesystemProducer); this actor only
 //! carries it. It starts from the documents of the log, so edits made while the service was down are found by
 //! the first look.
+//!
+//! The looking itself (`round`) knows its [`Intake`] and neither an actor nor the log, so a process of its own runs
+//! the very same one ([`keep_looking`]); [`apart`] is what stands in this service for such a process.
 
+pub mod apart;
+pub mod intake;
 mod round;
 
 use std::path::PathBuf;
@@ -18,6 +23,7 @@ use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_channels::filesystem::watch::WatchSettings;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::privacy::Privacy;
+use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
@@ -26,6 +32,10 @@ use crate::clock::Clock;
 use crate::killpoint::KillPoints;
 use crate::log::LogHandle;
 use crate::supervisor::{Fault, ReasonCode, StatusCell};
+use intake::{Board, Here};
+
+pub use intake::Intake;
+pub use round::keep_looking;
 
 /// The looking task panicked.
 const ROUND_FAILED: ReasonCode = ReasonCode::new("round-failed");
@@ -47,6 +57,18 @@ pub struct ProducerSpec {
     pub watch: WatchSettings,
     /// The class of its events.
     pub privacy: Privacy,
+    /// Who looks.
+    pub runs: Runs,
+}
+
+/// Says which process a producer runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Runs {
+    /// The service's own.
+    #[default]
+    Here,
+    /// One of its own, which the service lets in and never starts.
+    Apart,
 }
 
 /// Is where a producer leaves the names of what its last look skipped, for those who ask.
@@ -62,7 +84,7 @@ impl SkippedSlot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn put(&self, report: SkipReport) {
+    pub(crate) fn put(&self, report: SkipReport) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(report));
     }
 }
@@ -107,15 +129,32 @@ pub struct ProducerArgs {
     pub skipped: Arc<SkippedSlot>,
 }
 
-/// Is what the looking task hears from its actor.
+/// Is what the looking task hears from outside.
 #[derive(Debug, Default)]
-pub(crate) struct Nudges {
+pub struct Nudges {
     pub(crate) look: Notify,
     acknowledged: AtomicBool,
     asked: Mutex<Vec<oneshot::Sender<bool>>>,
 }
 
 impl Nudges {
+    /// Lets it look now.
+    pub fn look(&self) {
+        self.look.notify_one();
+    }
+
+    /// Lets it look now, and say when a look that began after this is through.
+    pub fn look_for(&self, asker: oneshot::Sender<bool>) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asker);
+        self.look();
+    }
+
+    /// Says that the removals that wait are meant.
+    pub fn acknowledge_removals(&self) {
+        self.acknowledged.store(true, Ordering::SeqCst);
+        self.look();
+    }
+
     /// Takes a person's word that the removals that wait are meant.
     pub(crate) fn take_acknowledgement(&self) -> bool {
         self.acknowledged.swap(false, Ordering::SeqCst)
@@ -126,6 +165,9 @@ impl Nudges {
         std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// Tells the looking task the time.
+pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Is the state of a producer actor; dropping it ends the looking task.
 pub struct ProducerState {
@@ -152,8 +194,24 @@ impl Actor for Producer {
         me: ActorRef<ProducerMessage>,
         state: &mut ProducerState,
     ) -> Result<(), ActorProcessingErr> {
-        let site = state.args.points.site(Arc::clone(&state.args.path), Some(me.get_cell()));
-        let looking = tokio::spawn(round::keep_looking(state.args.clone(), site, Arc::clone(&state.nudges)));
+        let ProducerArgs { spec, log, reader, clock, points, incarnation, path, status, skipped } =
+            state.args.clone();
+        let site = points.site(path, Some(me.get_cell()));
+        let now: Now = {
+            let clock = Arc::clone(&clock);
+            Arc::new(move || clock.now())
+        };
+        let here = Here {
+            declared: Here::declared(&spec),
+            log,
+            reader,
+            clock,
+            site: site.clone(),
+            incarnation,
+            board: Board::Own(status),
+            skipped,
+        };
+        let looking = tokio::spawn(keep_looking(here, spec, now, site, Arc::clone(&state.nudges)));
         state.looking.spawn(async move {
             // Dropped with the state, which must take the task inside along.
             let guard = AbortOnDrop(looking);
@@ -170,15 +228,9 @@ impl Actor for Producer {
         state: &mut ProducerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ProducerMessage::Look => state.nudges.look.notify_one(),
-            ProducerMessage::LookFor(asker) => {
-                state.nudges.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asker);
-                state.nudges.look.notify_one();
-            }
-            ProducerMessage::AcknowledgeRemovals => {
-                state.nudges.acknowledged.store(true, Ordering::SeqCst);
-                state.nudges.look.notify_one();
-            }
+            ProducerMessage::Look => state.nudges.look(),
+            ProducerMessage::LookFor(asker) => state.nudges.look_for(asker),
+            ProducerMessage::AcknowledgeRemovals => state.nudges.acknowledge_removals(),
             ProducerMessage::Ended(fault) => return Err(fault.into()),
         }
         Ok(())

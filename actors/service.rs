@@ -7,7 +7,7 @@
 //! | support | what the work of consumers needs, such as the keeper of the cells |
 //! | `brokers` | a pool: one actor for each provider profile; absent without profiles |
 //! | `consumers` | a pool: one actor for each enabled declaration |
-//! | `producers` | a pool: one actor for each watched source |
+//! | `producers` | a pool: one actor for each watched source, also for one whose producer runs apart |
 //! | others | what the surface adds: the control sockets |
 //!
 //! Adding an actor is one file and one [`ChildSpec`] in [`Service::start`].
@@ -41,6 +41,8 @@ use crate::consumer::{ConsumerMessage, ConsumerSpec, Facilities};
 use crate::killpoint::KillPoints;
 use crate::log::{LogError, LogHandle, LogState};
 use crate::materializer::ContextRoot;
+use crate::producer::apart::Seat;
+use crate::producer::intake::{Board, Here};
 use crate::producer::{ProducerMessage, ProducerSpec, SkippedSlot};
 use crate::supervisor::{ChildSpec, Outcome, Root, SupervisorHandle, TreeNode};
 use crate::telegram::gate::Gate;
@@ -53,6 +55,9 @@ pub use start::StartError;
 
 /// The name of the root of the tree.
 pub const ROOT: &str = "thoughtstream";
+
+/// The kind of the actor that stands for a producer which is a process of its own.
+pub const APART: &str = "producer-apart";
 
 /// Is everything that is read from the person's configuration and may change with a reload.
 #[derive(Clone)]
@@ -120,6 +125,8 @@ pub(crate) struct Watched {
     pub(crate) spec: Arc<ProducerSpec>,
     pub(crate) address: Address<ProducerMessage>,
     pub(crate) skipped: Arc<SkippedSlot>,
+    /// The place of its producer, where that is a process of its own.
+    pub(crate) seat: Option<Arc<Seat>>,
 }
 
 /// Is what the handle's clones share.
@@ -279,6 +286,26 @@ impl ServiceHandle {
     pub fn watched_root(&self, source: &SourceId) -> Option<PathBuf> {
         let watched = self.0.watched.read().unwrap_or_else(PoisonError::into_inner);
         watched.get(source.as_str()).map(|one| one.spec.root.clone())
+    }
+
+    /// Returns the place of a source's producer that is a process of its own, and its way into the log; `None` if
+    /// this service has none such.
+    #[must_use]
+    pub fn seat(&self, source: &SourceId) -> Option<(Arc<Seat>, Here)> {
+        let watched = self.0.watched.read().unwrap_or_else(PoisonError::into_inner);
+        let one = watched.get(source.as_str())?;
+        let seat = Arc::clone(one.seat.as_ref()?);
+        let here = Here {
+            declared: Here::declared(&one.spec),
+            log: self.0.log.clone(),
+            reader: self.0.reader.clone(),
+            clock: Arc::clone(&self.0.clock),
+            site: self.0.points.site(format!("{ROOT}/producers/{source}").into(), None),
+            incarnation: self.0.incarnation,
+            board: Board::Seat(Arc::clone(&seat)),
+            skipped: Arc::clone(&one.skipped),
+        };
+        Some((seat, here))
     }
 
     /// Appends an event that the registry let in.

@@ -20,6 +20,9 @@ pub enum OperateError {
     /// No source of this name is watched.
     #[error("no source of this name is watched")]
     NotWatched,
+    /// The source's producer runs as a process of its own, and is not connected.
+    #[error("the producer of this source runs apart, and is not connected")]
+    NotConnected,
     /// The actor's supervisor did not do it.
     #[error("{0}")]
     Actor(CommandError),
@@ -77,7 +80,7 @@ impl ServiceHandle {
     /// Looks at a watched source now.
     ///
     /// # Errors
-    /// [`OperateError::NotWatched`] if there is no such source.
+    /// [`OperateError::NotWatched`] if there is no such source, [`OperateError::NotConnected`] if nobody looks at it.
     pub fn look_at(&self, source: &str) -> Result<(), OperateError> {
         self.tell_producer(source, ProducerMessage::Look)
     }
@@ -85,7 +88,7 @@ impl ServiceHandle {
     /// Lets removals pass that a watched source holds until a person says that they are meant.
     ///
     /// # Errors
-    /// [`OperateError::NotWatched`] if there is no such source.
+    /// As [`Self::look_at`].
     pub fn acknowledge_removals(&self, source: &str) -> Result<(), OperateError> {
         self.tell_producer(source, ProducerMessage::AcknowledgeRemovals)
     }
@@ -99,19 +102,18 @@ impl ServiceHandle {
         let (asker, answer) = tokio::sync::oneshot::channel();
         match self.tell_producer(source, ProducerMessage::LookFor(asker)) {
             Ok(()) => Ok(answer.await.ok()),
-            Err(OperateError::Stopping) => Ok(None),
+            Err(OperateError::Stopping | OperateError::NotConnected) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     fn tell_producer(&self, source: &str, message: ProducerMessage) -> Result<(), OperateError> {
         let watched = self.0.watched.read().unwrap_or_else(PoisonError::into_inner);
-        watched
-            .get(source)
-            .ok_or(OperateError::NotWatched)?
-            .address
-            .send(message)
-            .map_err(|_| OperateError::Stopping)
+        let one = watched.get(source).ok_or(OperateError::NotWatched)?;
+        if one.seat.as_ref().is_some_and(|seat| !seat.is_taken()) {
+            return Err(OperateError::NotConnected);
+        }
+        one.address.send(message).map_err(|_| OperateError::Stopping)
     }
 
     fn enabled(&self, id: &ConsumerId) -> Result<super::Enabled, OperateError> {

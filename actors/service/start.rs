@@ -13,12 +13,13 @@ use thoughtstream_store::{OpenError, Reader, RowError, Store, TypesError};
 use tokio::time::Instant;
 
 use super::ledger::StoreLedger;
-use super::{Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared, Watched};
+use super::{APART, Extra, Loaded, ROOT, ReloadError, Service, ServiceArgs, ServiceHandle, Shared, Watched};
 use crate::address::Address;
 use crate::broker::Brokers;
 use crate::log::{LogError, LogHandle, LogState, LogWriter, WriterArgs};
 use crate::materializer::{self, ContextRoot};
-use crate::producer::{Producer, ProducerArgs, ProducerSpec, SkippedSlot};
+use crate::producer::apart::{Apart, Seat};
+use crate::producer::{Producer, ProducerArgs, ProducerSpec, Runs, SkippedSlot};
 use crate::recovery::{RecoveryError, SERVICE_ENDED};
 use crate::scribe::{Scribe, ScribeArgs, of_service};
 use crate::supervisor::{
@@ -269,9 +270,20 @@ impl ServiceHandle {
             let name = ChildName::parse(spec.source.as_str()).expect("a source is a child's name");
             let (this, address, spec) = (self.clone(), Address::new(), Arc::new(spec));
             let skipped = Arc::new(SkippedSlot::default());
-            let one =
-                Watched { spec: Arc::clone(&spec), address: address.clone(), skipped: Arc::clone(&skipped) };
+            let seat = (spec.runs == Runs::Apart).then(|| Seat::new(Arc::clone(&self.0.clock)));
+            let one = Watched {
+                spec: Arc::clone(&spec),
+                address: address.clone(),
+                skipped: Arc::clone(&skipped),
+                seat: seat.clone(),
+            };
             watched.insert(spec.source.to_string(), one);
+            if let Some(seat) = seat {
+                pool = pool.child(ChildSpec::actor_at(name, APART, address, move |context| {
+                    (Apart, (Arc::clone(&seat), Arc::clone(&context.status)))
+                }));
+                continue;
+            }
             pool = pool.child(ChildSpec::actor_at(name, "producer", address, move |context| {
                 let args = ProducerArgs {
                     spec: Arc::clone(&spec),

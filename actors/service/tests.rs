@@ -22,7 +22,7 @@ use super::*;
 use crate::clock::SystemClock;
 use crate::consumer::Work;
 use crate::killpoint::{KillAction, KillPoint, Trap};
-use crate::producer::ProducerSpec;
+use crate::producer::{ProducerSpec, Runs};
 
 const STRUCTURE: &str = "
 id: document-structure
@@ -56,6 +56,7 @@ fn producer(root: &Path, data: &Path) -> ProducerSpec {
         removals: RemovalRule::default(),
         watch: WatchSettings { quiet: Duration::from_millis(5), ..WatchSettings::default() },
         privacy: Privacy::Private,
+        runs: Runs::Here,
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `scan` | what is there now (`read`: one file, whole; `name`: which names are taken; `named`: ids in frontmatter) |
 //! | `diff` | what changed since, with stable identities |
 //! | `change` | how one change is recorded |
+//! | `admit` | what is taken of a producer's word, in this process or in another |
 //! | `producer` | what of that may be said now, and what has to wait |
 //! | `watch` | when to look again |
 //!
@@ -14,6 +15,7 @@
 //! made while the service was down, and one whose notification was lost, are found in the same way as any
 //! other.
 
+pub mod admit;
 pub mod change;
 pub mod diff;
 pub mod producer;

@@ -1,4 +1,4 @@
-//! The private directory in which the service keeps what it knows.
+//! The private directory in which the service keeps what it knows, and directories through which others may come.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
-use nix::unistd::{fsync, geteuid};
+use nix::unistd::{Gid, Uid, fchown, fsync, geteuid};
 use thiserror::Error;
 
 /// Only the owner may look inside.
@@ -129,6 +129,50 @@ impl PrivateDir {
     }
 }
 
+/// Says who but its owner may come into a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admits {
+    /// Nobody.
+    Nobody,
+    /// The members of one group; they may enter, and neither list nor change it.
+    Group(u32),
+    /// Everybody may pass through, and neither list nor change it: what lies below is closed by itself.
+    Anybody,
+}
+
+/// Makes a directory that admits others, or sets what one that is there admits; what is missing above it is private.
+///
+/// # Errors
+///
+/// As [`PrivateDir::create`], and if this user may not give it to the group: only root and the group's members may.
+pub fn passage(path: &Path, admits: Admits) -> Result<(), DirError> {
+    let path = clean(path)?;
+    let opened = open(&path, directory_flags(), Mode::empty());
+    let fd = match opened {
+        Err(Errno::ENOENT) => {
+            make_with_parents(&path)?;
+            open(&path, directory_flags(), Mode::empty())
+        }
+        opened => opened,
+    };
+    let fd = fd.map_err(|errno| refusal(&path, "open", errno))?;
+    let stat = fstat(&fd).map_err(|errno| refusal(&path, "look at", errno))?;
+    let us = geteuid();
+    if stat.st_uid != us.as_raw() {
+        return Err(DirError::Owner { path, owner: stat.st_uid, us: us.as_raw() });
+    }
+    let mode = match admits {
+        Admits::Nobody => PRIVATE,
+        Admits::Group(group) => {
+            let given = fchown(&fd, None::<Uid>, Some(Gid::from_raw(group)));
+            given.map_err(|errno| refusal(&path, "give to the group", errno))?;
+            PRIVATE | Mode::S_IXGRP
+        }
+        Admits::Anybody => PRIVATE | Mode::S_IXGRP | Mode::S_IXOTH,
+    };
+    fchmod(&fd, mode).map_err(|errno| refusal(&path, "set the permissions of", errno))
+}
+
 impl AsFd for PrivateDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -215,7 +259,7 @@ fn make_one(parent: &OwnedFd, name: &Path, here: &Path) -> Result<OwnedFd, DirEr
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown, symlink};
 
     use super::*;
     use crate::testing::as_nobody;
@@ -260,6 +304,33 @@ mod tests {
         symlink("nowhere", dir.path().join("dangling")).unwrap();
         assert!(matches!(PrivateDir::create(&dir.path().join("dangling")), Err(DirError::Link { .. })));
         assert!(!dir.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn a_passage_lets_others_through_and_shows_them_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        let path = dir.path().join("through/inside");
+        passage(&path, Admits::Nobody).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o700, 0o700));
+        passage(path.parent().unwrap(), Admits::Anybody).unwrap();
+        let group = path.metadata().unwrap().gid();
+        passage(&path, Admits::Group(group)).unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o710, 0o711));
+        if geteuid().is_root() {
+            passage(&path, Admits::Group(65_534)).unwrap();
+            fs::write(path.join("socket"), "").unwrap();
+            as_nobody(|| {
+                assert!(path.join("socket").exists(), "a member of the group comes in");
+                assert!(fs::read_dir(&path).is_err() && fs::read_dir(path.parent().unwrap()).is_err());
+                assert!(fs::write(path.join("mine"), "").is_err());
+            });
+            chown(&path, Some(65_534), None).unwrap();
+            assert!(matches!(passage(&path, Admits::Nobody), Err(DirError::Owner { owner: 65_534, .. })));
+        }
+        symlink(&path, dir.path().join("link")).unwrap();
+        assert!(matches!(passage(&dir.path().join("link"), Admits::Nobody), Err(DirError::Link { .. })));
     }
 
     #[test]

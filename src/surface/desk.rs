@@ -513,6 +513,7 @@ fn actor_failure(error: OperateError) -> Failure {
     let code = match error {
         OperateError::NotEnabled => "consumer.not-enabled",
         OperateError::NotWatched => "source.not-watched",
+        OperateError::NotConnected => "source.not-connected",
         OperateError::Actor(_) => "actor.refused",
         OperateError::NotARehearsal => "rehearsal.none",
         OperateError::Stopping => "service.stopping",

@@ -12,7 +12,7 @@ use thoughtstream_actors::cell::Cells;
 use thoughtstream_actors::clock::SystemClock;
 use thoughtstream_actors::consumer::Facilities;
 use thoughtstream_actors::killpoint::KillPoints;
-use thoughtstream_actors::producer::ProducerSpec;
+use thoughtstream_actors::producer::{ProducerSpec, Runs};
 use thoughtstream_actors::service::{
     Load, Loaded as Taken, Service, ServiceArgs, ServiceHandle, StartError, compile,
 };
@@ -338,6 +338,7 @@ pub(crate) fn producers(config: &Config, data: &Path) -> Vec<ProducerSpec> {
         removals: RemovalRule::default(),
         watch: WatchSettings::default(),
         privacy: folder.privacy,
+        runs: Runs::Here,
     };
     config.folders.iter().map(spec).collect()
 }

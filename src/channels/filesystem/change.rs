@@ -7,7 +7,7 @@ use thoughtstream_domain::commit::{Commit, Document, FileStat, Precondition, Row
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::{DocumentId, EventId, IdempotencyKey};
+use thoughtstream_domain::id::{DocumentId, EventId, IdempotencyKey, TypeRef};
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRemoved, FileRenamed};
 use thoughtstream_domain::privacy::Privacy;
@@ -30,6 +30,28 @@ pub enum ChangeKind {
     Added,
     /// Its content is another one.
     Changed,
+}
+
+impl ChangeKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Added, Self::Changed, Self::Renamed, Self::Removed];
+
+    /// Returns the type of the event that records it.
+    #[must_use]
+    pub fn event_type(self) -> TypeRef {
+        match self {
+            Self::Removed => FileRemoved::kind(),
+            Self::Renamed => FileRenamed::kind(),
+            Self::Added => FileAdded::kind(),
+            Self::Changed => FileChanged::kind(),
+        }
+    }
+
+    /// Finds the kind that events of a type, `name@version`, record.
+    #[must_use]
+    pub fn of_type(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.event_type().to_string() == text)
+    }
 }
 
 /// One change to one document.
@@ -101,9 +123,8 @@ fn key(id: &DocumentId, revision: u64) -> IdempotencyKey {
 /// of them is in the log.
 #[must_use]
 pub fn event_ids(document: &Document) -> [EventId; 4] {
-    let kinds = [FileAdded::kind(), FileChanged::kind(), FileRenamed::kind(), FileRemoved::kind()];
     let key = key(&document.id, document.revision);
-    kinds.map(|kind| EventId::derive(&document.source, &kind.name, &key))
+    ChangeKind::ALL.map(|kind| EventId::derive(&document.source, &kind.event_type().name, &key))
 }
 
 /// The content of changed documents, by its hash.
@@ -119,6 +140,25 @@ pub struct ChangeGroup(Vec<DocumentChange>);
 impl ChangeGroup {
     pub(crate) fn new(changes: Vec<DocumentChange>) -> Self {
         Self(changes)
+    }
+
+    /// Makes a group of one change.
+    #[must_use]
+    pub fn one(change: DocumentChange) -> Self {
+        Self(vec![change])
+    }
+
+    /// Returns the content that the changes bring, each once, with its size in bytes, in order.
+    #[must_use]
+    pub fn brought(&self) -> Vec<(Sha256Hash, u64)> {
+        let mut brought: Vec<(Sha256Hash, u64)> = Vec::new();
+        for change in self.0.iter().filter(|change| change.brings_content()) {
+            let Document { sha256, bytes, .. } = change.after;
+            if brought.iter().all(|(other, _)| *other != sha256) {
+                brought.push((sha256, bytes));
+            }
+        }
+        brought
     }
 
     /// Returns the changes, in order.

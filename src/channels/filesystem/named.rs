@@ -39,8 +39,12 @@ pub fn frontmatter_id(path: &str, content: &[u8]) -> Option<String> {
             return None;
         }
     };
-    let good = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(is_hostile);
-    good.then_some(name)
+    is_name(&name).then_some(name)
+}
+
+/// Says whether a text may be the id that a frontmatter names.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && !text.chars().any(is_hostile)
 }
 
 #[cfg(test)]

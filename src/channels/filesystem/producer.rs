@@ -30,6 +30,7 @@ use super::named::frontmatter_id;
 use super::root::{Root, RootIdentity, RootIncident};
 use super::rules::ScanRules;
 use super::scan::{self, Scan, ScanError, ScanInput, SkipReason};
+use super::watch::WATCH_CODES;
 
 /// What a held removal needs before it is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,12 +235,12 @@ impl FilesystemProducer {
         }
         let (removals, moving) = self.removals(&matching, scan, known.live());
         let held = self.held.as_ref().map(|held| held_detail(held, known.live()));
-        self.report("removals-held", held, &mut incidents);
+        self.report(REMOVALS_HELD, held, &mut incidents);
         self.keep_duplicates(&matching, scan);
         let duplicates = self.duplicates.len();
         let duplicates =
             (duplicates > 0).then(|| format!("{duplicates} files name an id that another file has"));
-        self.report("duplicate-id", duplicates, &mut incidents);
+        self.report(DUPLICATE_ID, duplicates, &mut incidents);
         for (code, reasons) in SKIP_CODES {
             self.report(code, skip_detail(scan, reasons), &mut incidents);
         }
@@ -389,6 +390,15 @@ const ROOT_CODES: [&str; 6] = [
     "too-many-entries",
 ];
 
+/// What files say of each other, and documents that are missing.
+const MATCHING_CODES: [&str; 2] = [REMOVALS_HELD, DUPLICATE_ID];
+
+/// The code of the incident in which removals wait.
+const REMOVALS_HELD: &str = "removals-held";
+
+/// The code of the incident in which several files name one id.
+const DUPLICATE_ID: &str = "duplicate-id";
+
 fn error_code(error: &ScanError) -> &'static str {
     match error {
         ScanError::Root(RootIncident::Missing) => "root-missing",
@@ -421,6 +431,14 @@ pub fn incident_of_skip(reason: SkipReason) -> Option<&'static str> {
 #[must_use]
 pub fn is_about_skips(code: &str) -> bool {
     SKIP_CODES.into_iter().any(|(other, _)| other == code)
+}
+
+/// Finds the incident of this code among those that a folder can have.
+#[must_use]
+pub fn incident_code(code: &str) -> Option<&'static str> {
+    let skips = SKIP_CODES.into_iter().map(|(code, _)| code);
+    let all = ROOT_CODES.into_iter().chain(skips).chain(MATCHING_CODES).chain(WATCH_CODES);
+    all.into_iter().find(|known| *known == code)
 }
 
 fn skip_detail(scan: &Scan, reasons: &[SkipReason]) -> Option<String> {

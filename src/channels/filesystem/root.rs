@@ -102,6 +102,9 @@ pub struct Root {
 impl Root {
     /// Opens the directory at `path`, which must keep apart from the service's `data` directory.
     ///
+    /// Of that one nothing need be readable: a producer that runs as another user looks at its place only. One that
+    /// this process cannot see at all is in nobody's way.
+    ///
     /// # Errors
     ///
     /// Returns an error if it is not a directory one may read, is a link, or shares a branch with `data`.
@@ -110,13 +113,18 @@ impl Root {
         let fd = open(&path, directory_flags() | OFlag::O_RDONLY, Mode::empty())
             .map_err(|errno| refusal(&path, errno))?;
         let identity = identity(&fd).map_err(|errno| refusal(&path, errno))?;
-        let data_fd = open(data, directory_flags() | OFlag::O_PATH, Mode::empty())
-            .map_err(|errno| refusal(data, errno))?;
+        let data_fd = match open(data, directory_flags() | OFlag::O_PATH, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::ENOENT) => {
+                return Ok(Self { path, fd, identity, by_component: AtomicBool::new(false) });
+            }
+            Err(errno) => return Err(refusal(data, errno)),
+        };
         let data_identity = self::identity(&data_fd).map_err(|errno| refusal(data, errno))?;
-        if lies_below(&data_fd, identity).map_err(|errno| refusal(data, errno))? {
+        if lies_below(&data_fd, data, identity).map_err(|errno| refusal(data, errno))? {
             return Err(RootError::ContainsData { path, data: data.to_owned() });
         }
-        if lies_below(&fd, data_identity).map_err(|errno| refusal(&path, errno))? {
+        if lies_below(&fd, &path, data_identity).map_err(|errno| refusal(&path, errno))? {
             return Err(RootError::InsideData { path, data: data.to_owned() });
         }
         Ok(Self { path, fd, identity, by_component: AtomicBool::new(false) })
@@ -255,21 +263,32 @@ fn identity(fd: &OwnedFd) -> Result<RootIdentity, Errno> {
 
 /// Walks up from a directory and looks whether it is, or lies below, the one identified.
 ///
-/// By identity, not by path: so links and second mounts of the same tree hide nothing.
-fn lies_below(fd: &OwnedFd, above: RootIdentity) -> Result<bool, Errno> {
+/// By identity, not by path: so links and second mounts of the same tree hide nothing. Only out of a directory that
+/// is closed to this user its `path` leads further up.
+fn lies_below(fd: &OwnedFd, path: &Path, above: RootIdentity) -> Result<bool, Errno> {
     let up = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let mut here = openat(fd, ".", up, Mode::empty())?;
+    let mut now = identity(fd)?;
+    let mut parent = match openat(fd, "..", up, Mode::empty()) {
+        Err(Errno::EACCES) => open(&parent_of(path)?, up, Mode::empty())?,
+        opened => opened?,
+    };
     loop {
-        let now = identity(&here)?;
         if now == above {
             return Ok(true);
         }
-        let parent = openat(&here, "..", up, Mode::empty())?;
-        if identity(&parent)? == now {
+        let next = identity(&parent)?;
+        if next == now {
             return Ok(false);
         }
-        here = parent;
+        now = next;
+        parent = openat(&parent, "..", up, Mode::empty())?;
     }
+}
+
+/// Returns the directory above one that may not be entered, wherever links on the way lead.
+fn parent_of(path: &Path) -> Result<PathBuf, Errno> {
+    let real = path.canonicalize().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
+    Ok(real.parent().unwrap_or(Path::new("/")).to_owned())
 }
 
 /// Makes a path absolute and drops slashes at its end: `link/` would be followed where `link` is not.
@@ -353,6 +372,20 @@ mod tests {
         symlink(place.notes.join("deep"), place.data.join("way")).unwrap();
         let roundabout = place.data.join("way/data");
         assert!(matches!(Root::open(&place.notes, &roundabout), Err(RootError::ContainsData { .. })));
+    }
+
+    #[test]
+    fn a_data_directory_that_is_closed_to_this_user_is_kept_apart_from_all_the_same() {
+        let place = place();
+        fs::set_permissions(&place.notes, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&place.data, fs::Permissions::from_mode(0o700)).unwrap();
+        let above = place.notes.parent().unwrap();
+        as_nobody(|| {
+            Root::open(&place.notes, &place.data).unwrap();
+            assert!(matches!(Root::open(above, &place.data), Err(RootError::ContainsData { .. })));
+            // What is not there, or hidden, is in nobody's way.
+            Root::open(&place.notes, &above.join("elsewhere")).unwrap();
+        });
     }
 
     #[test]

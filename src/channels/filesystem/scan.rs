@@ -12,6 +12,7 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat as RawStat, SFlag, fstat, fstatat};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use thoughtstream_domain::commit::{Document, FileStat};
 use thoughtstream_domain::hash::Sha256Hash;
@@ -22,7 +23,7 @@ use super::root::{Root, RootIdentity, RootIncident};
 use super::rules::ScanRules;
 
 /// More examples of one reason than this tell a person nothing new; all are counted.
-const SKIPPED_SHOWN_MAX: u64 = 100;
+pub(super) const SKIPPED_SHOWN_MAX: u64 = 100;
 
 /// A regular file that was seen, and read unless it was known to be unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +39,8 @@ pub struct FileSeen {
 }
 
 /// Why something below the root is not a document in this scan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
     /// A link; links are not followed.
     Link,
@@ -102,18 +104,21 @@ impl SkipReason {
 }
 
 /// Something that was skipped, to be shown to a person.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Skip {
     /// The path below the root, made safe to print.
     pub shown: String,
     /// Why.
     pub reason: SkipReason,
     /// How large it is, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
 /// All that was skipped.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SkipReport {
     /// How many for each reason.
     pub counts: BTreeMap<SkipReason, u64>,

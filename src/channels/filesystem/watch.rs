@@ -22,6 +22,10 @@ use super::rules::Selection;
 /// More vanished paths than this between two scans: every watch is set anew.
 const LOST_PATHS_MAX: usize = 4096;
 
+/// What can go wrong with watching: not at all, too many directories, a directory that cannot be, signs that were lost.
+pub(super) const WATCH_CODES: [&str; 4] =
+    ["watch-unavailable", "watch-limit", "watch-failed", "watch-overflow"];
+
 /// How a source is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchSettings {
@@ -223,16 +227,13 @@ impl Watch {
         let count =
             format!("{watched} of {wanted} directories are watched; the others are scanned regularly");
         let mut incidents = Vec::new();
-        self.report("watch-unavailable", self.kernel.is_none(), &count, &mut incidents);
-        self.report("watch-limit", refused == Some(Refused::Limit), &count, &mut incidents);
+        let [unavailable, limit, watch_failed, overflow] = WATCH_CODES;
+        self.report(unavailable, self.kernel.is_none(), &count, &mut incidents);
+        self.report(limit, refused == Some(Refused::Limit), &count, &mut incidents);
         let failed = signs.failed || refused == Some(Refused::Failed);
-        self.report("watch-failed", failed, &count, &mut incidents);
-        self.report(
-            "watch-overflow",
-            signs.overflowed,
-            "notifications were lost; all was scanned",
-            &mut incidents,
-        );
+        self.report(watch_failed, failed, &count, &mut incidents);
+        let lost = "notifications were lost; all was scanned";
+        self.report(overflow, signs.overflowed, lost, &mut incidents);
         incidents
     }
 

@@ -8,7 +8,7 @@ use thoughtstream_actors::broker::Brokers;
 use thoughtstream_actors::clock::{Clock, SystemClock};
 use thoughtstream_actors::killpoint::KillPoints;
 use thoughtstream_actors::log::LogError;
-use thoughtstream_actors::producer::ProducerSpec;
+use thoughtstream_actors::producer::{ProducerSpec, Runs};
 use thoughtstream_actors::service::{Service, ServiceArgs, ServiceHandle};
 use thoughtstream_actors::supervisor::{ChildState, Outcome};
 use thoughtstream_channels::filesystem::producer::RemovalRule;
@@ -569,5 +569,6 @@ fn producer(source: &str, root: &Path, data: &Path) -> ProducerSpec {
         removals: RemovalRule::default(),
         watch: WatchSettings { quiet: Duration::from_millis(5), ..WatchSettings::default() },
         privacy: Privacy::Private,
+        runs: Runs::Here,
     }
 }
