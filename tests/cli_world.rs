@@ -160,11 +160,22 @@ impl World {
 
     /// Starts the service in an environment that is prepared for it.
     pub(crate) fn serve_in(&self, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Running<'_> {
+        self.serve_as("service", arguments, prepare)
+    }
+
+    /// Starts one of several resident processes, whose own log has this name, and waits until it is ready.
+    pub(crate) fn serve_as(
+        &self,
+        name: &str,
+        arguments: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Running<'_> {
         let notify = self.base().join("notify");
         std::fs::remove_file(&notify).ok();
         let socket = UnixDatagram::bind(&notify).unwrap();
+        std::fs::set_permissions(&notify, std::fs::Permissions::from_mode(0o666)).unwrap();
         socket.set_read_timeout(Some(READY_PATIENCE)).unwrap();
-        let log = std::fs::File::create(self.base().join("service.log")).unwrap();
+        let log = std::fs::File::create(self.base().join(format!("{name}.log"))).unwrap();
         let arguments: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
         let mut command = self.command(&arguments);
         command.env("NOTIFY_SOCKET", &notify).stdout(Stdio::null()).stderr(log);
@@ -173,7 +184,8 @@ impl World {
         let running = Running { world: self, child };
         let mut bytes = [0; 1024];
         loop {
-            let length = socket.recv(&mut bytes).unwrap_or_else(|_| panic!("not ready:\n{}", self.log()));
+            let length =
+                socket.recv(&mut bytes).unwrap_or_else(|_| panic!("not ready:\n{}", self.log_of(name)));
             if String::from_utf8_lossy(&bytes[..length]).contains("READY=1") {
                 return running;
             }
@@ -182,7 +194,12 @@ impl World {
 
     /// Returns what the service has written to its own log.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.base().join("service.log")).unwrap_or_default()
+        self.log_of("service")
+    }
+
+    /// Returns what a resident process has written to its own log.
+    pub(crate) fn log_of(&self, name: &str) -> String {
+        std::fs::read_to_string(self.base().join(format!("{name}.log"))).unwrap_or_default()
     }
 
     /// Asks again and again until an answer is as wanted.

@@ -14,6 +14,8 @@ mod chaos_talk;
 mod cli_accounts;
 mod cli_activate;
 mod cli_activate_refused;
+mod cli_apart;
+mod cli_apart_hostile;
 mod cli_context;
 mod cli_copies;
 mod cli_demo;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use thoughtstream_domain::id::SourceId;
 
-use crate::config::Config;
+use crate::config::{Config, Folder};
 
 /// What is said of the time that open work is given.
 const DRAIN: &str = "drain";
@@ -53,7 +53,8 @@ impl AtStart {
 
 fn parts(config: &Config) -> Parts {
     let folders = config.folders.iter().map(|folder| {
-        let what = (&folder.root, &folder.patterns, folder.rules.bounds, folder.privacy);
+        let Folder { root, patterns, rules, privacy, producer, .. } = folder;
+        let what = (root, patterns, rules.bounds, privacy, producer);
         (folder.source.to_string(), format!("{what:?}"))
     });
     let providers =
@@ -97,6 +98,7 @@ telegram:
             ("[a, b, c]", "[a, b]", &["filesystem:notes"]),
             ("[a, b, c]", "[a, b, c]\n    maxBytes: 7", &["filesystem:notes"]),
             ("[a, b, c]", "[a, b, c]\n    privacy: sensitive", &["filesystem:notes"]),
+            ("[a, b, c]", "[a, b, c]\n    producerOnly: true", &["filesystem:notes"]),
             ("filesystem: mail", "filesystem: post", &["filesystem:mail", "filesystem:post"]),
             ("127.0.0.1:1", "127.0.0.1:2", &["provider:local"]),
             ("[m]", "[m, other]", &["provider:local"]),

@@ -7,6 +7,7 @@ pub mod telegram;
 use std::path::{Path, PathBuf};
 
 use thoughtstream_channels::filesystem::rules::{Bounds, ScanRules, Selection};
+use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::provider::Profile;
@@ -37,6 +38,10 @@ pub mod codes {
     pub const DIRECT_REPLIES: Code = Code::new("config.direct-replies");
     /// A declaration offers tools to a model that is not named for them.
     pub const TOOLS: Code = Code::new("config.tools");
+    /// A user is named for a process that there is not.
+    pub const PRODUCER_USER: Code = Code::new("config.producer-user");
+    /// This source's producer cannot be a process of its own.
+    pub const PRODUCER_ONLY: Code = Code::new("config.producer-only");
     /// The configuration cannot be read.
     pub const UNREADABLE: Code = Code::new("config.unreadable");
 }
@@ -73,6 +78,35 @@ pub struct Folder {
     pub patterns: (Vec<String>, Vec<String>),
     /// The class of everything in it.
     pub privacy: Privacy,
+    /// Who looks at it.
+    pub producer: Producer,
+}
+
+/// Says which process the producer of a source runs in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Producer {
+    /// The service's own.
+    #[default]
+    Here,
+    /// One of its own, `thought serve --producer-only`.
+    Apart {
+        /// The user that runs it, by name or number; the service's own if absent.
+        user: Option<String>,
+    },
+}
+
+impl Folder {
+    /// Says whether its producer is a process of its own.
+    #[must_use]
+    pub const fn is_apart(&self) -> bool {
+        matches!(self.producer, Producer::Apart { .. })
+    }
+
+    /// Names the rules by which files are taken: two processes that name them alike take the same files.
+    #[must_use]
+    pub fn rules_hash(&self) -> Sha256Hash {
+        Sha256Hash::of(format!("{:?} {:?}", self.patterns, self.rules.bounds).as_bytes())
+    }
 }
 
 const NAME: Form = Form {
@@ -101,13 +135,26 @@ const PATTERN: Form = Form {
 
 const PATTERNS: Shape = Shape::List { of: &Shape::Text(&PATTERN), min: 0, max: 1000 };
 
+const USER: Form = Form {
+    name: "a user's name, or its number in quotes",
+    example: "thoughtstream-source",
+    units_max: 32,
+    accepts: is_user,
+    pattern: Some("^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$"),
+};
+
+fn is_user(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    (1..=32).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with(['.', '-'])
+}
+
 const PRIVACY: [Choice; 3] = [
     Choice::new("public-source", "was public where it came from"),
     Choice::new("private", "belongs to you"),
     Choice::new("sensitive", "must not leave the machine without an explicit act"),
 ];
 
-const SOURCE: [Key; 7] = [
+const SOURCE: [Key; 9] = [
     Key::required(
         "filesystem",
         "the source's name: its events come from `filesystem:NAME`",
@@ -127,6 +174,16 @@ const SOURCE: [Key; 7] = [
         Shape::Integer { min: 1, max: 1_000_000 },
     ),
     Key::optional("privacy", "the class of everything in the folder", Shape::Choice(&PRIVACY)),
+    Key::optional(
+        "producerOnly",
+        "true: its producer is a process of its own, `thought serve --producer-only`, and the service starts none",
+        Shape::Bool,
+    ),
+    Key::optional(
+        "producerUser",
+        "the user that runs this process, and nobody else; the service's own if absent",
+        Shape::Text(&USER),
+    ),
 ];
 
 const CONFIG: Shape = Shape::Map(&[
@@ -217,6 +274,7 @@ impl Reader<'_> {
                 None
             }
         };
+        let producer = self.producer(item);
         let number = |key: &str| item.get(key).and_then(Node::integer).and_then(|n| u64::try_from(n).ok());
         let defaults = Bounds::default();
         let bounds = Bounds {
@@ -234,7 +292,22 @@ impl Reader<'_> {
                 .and_then(Node::text)
                 .and_then(Privacy::parse)
                 .unwrap_or(Privacy::Private),
+            producer,
         })
+    }
+
+    fn producer(&mut self, item: &Node) -> Producer {
+        let apart = item.get("producerOnly").is_some_and(|node| node.value == Value::Bool(true));
+        let user = item.get("producerUser");
+        if apart {
+            return Producer::Apart { user: user.and_then(Node::text).map(str::to_owned) };
+        }
+        if let Some(user) = user {
+            let what = "the service itself looks at this folder, as its own user";
+            let problem = self.source.problem(user.span, codes::PRODUCER_USER, what);
+            self.problems.push(problem.with_hint("write `producerOnly: true` beside it, or leave it out"));
+        }
+        Producer::Here
     }
 
     fn root(&mut self, node: &Node) -> Option<PathBuf> {
@@ -294,6 +367,43 @@ mod tests {
         );
         assert_eq!((folder.rules.bounds.file_bytes_max, folder.privacy), (10, Privacy::Sensitive));
         assert_eq!(config.drain_ms, 5000);
+    }
+
+    #[test]
+    fn a_producer_may_be_a_process_of_its_own_and_a_bots_may_not() {
+        let text = |more: &str| format!("sources:\n  - filesystem: notes\n    root: /notes\n{more}");
+        let producer = |more: &str| read(&text(more)).unwrap().folders.remove(0).producer;
+        for more in ["", "    producerOnly: false\n"] {
+            assert_eq!(producer(more), Producer::Here);
+        }
+        assert_eq!(producer("    producerOnly: true\n"), Producer::Apart { user: None });
+        for user in ["looker", "65534"] {
+            let more = format!("    producerOnly: true\n    producerUser: \"{user}\"\n");
+            assert_eq!(producer(&more), Producer::Apart { user: Some(user.to_owned()) });
+        }
+        for (more, problem) in [
+            ("    producerUser: looker\n", "4:19 config.producer-user\n"),
+            ("    producerOnly: false\n    producerUser: looker\n", "5:19 config.producer-user\n"),
+            ("    producerOnly: \"true\"\n", "4:19 shape.wrong-kind\n"),
+            ("    producerOnly: true\n    producerUser: \"../x\"\n", "5:19 shape.bad-value\n"),
+        ] {
+            assert_eq!(problems(&text(more)), problem, "{more}");
+        }
+        let bot = "telegram:\n  - bot: b\n    credential: c\n    chats: [\"1\"]\n    senders: [\"1\"]\n";
+        assert!(read(&format!("{bot}    producerOnly: false\n")).is_ok());
+        assert_eq!(problems(&format!("{bot}    producerOnly: true\n")), "6:19 config.producer-only\n");
+    }
+
+    #[test]
+    fn rules_have_one_name_in_two_processes_and_others_have_another() {
+        let of = |more: &str| {
+            let text = format!("sources:\n  - filesystem: notes\n    root: /notes\n{more}");
+            read(&text).unwrap().folders.remove(0).rules_hash()
+        };
+        assert_eq!(of(""), of("    producerOnly: true\n"));
+        for more in ["    ignore: [a]\n", "    include: [a]\n", "    maxBytes: 7\n", "    maxFiles: 7\n"] {
+            assert_ne!(of(""), of(more), "{more}");
+        }
     }
 
     #[test]

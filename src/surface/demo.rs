@@ -28,7 +28,7 @@ use thoughtstream_effects::dirs::PrivateDir;
 use thoughtstream_store::Options;
 
 use crate::command::init::data_failure;
-use crate::config::{Config, Folder};
+use crate::config::{Config, Folder, Producer};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
@@ -185,6 +185,7 @@ fn watched(stage: &Stage) -> Result<Folder, Failure> {
         rules,
         patterns: Default::default(),
         privacy: Privacy::Private,
+        producer: Producer::Here,
     })
 }
 

@@ -1,5 +1,6 @@
 //! What could be wrong, looked at one by one: each check says what it saw and what to do about it.
 
+mod apart;
 mod bots;
 mod memory;
 mod providers;
@@ -19,6 +20,7 @@ use crate::query::inbox::{Kind, Waiting};
 use crate::query::status::Status;
 use crate::render::{age, count, verify::Report};
 
+pub use apart::producers_apart;
 pub use bots::telegram;
 pub use memory::memory;
 pub use providers::providers;
@@ -243,6 +245,7 @@ pub fn by_status(status: &Status, now: Timestamp) -> Vec<Check> {
         check("clock", Health::Ok, "not behind the log", None)
     });
     checks.push(stale(status, now));
+    checks.extend(apart::connected(&status.apart, now));
     checks
 }
 
@@ -269,6 +272,7 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
         | Kind::ConsumerQuarantined
         | Kind::ExecutionQuarantined
         | Kind::ActorQuarantined
+        | Kind::ProducerNotConnected
         | Kind::DeliveryUnconfirmed
         | Kind::Incident
         | Kind::ActivationOpen => Health::Finding,

@@ -27,6 +27,7 @@ pub mod load;
 pub mod operate;
 pub mod out;
 pub mod places;
+pub mod producer_only;
 pub mod progress;
 pub mod proposals;
 pub mod query;

@@ -187,6 +187,18 @@ pub(crate) fn watched(places: &Places) -> Vec<config::Folder> {
     read_config(places, &files).ok().and_then(Result::ok).map(|config| config.folders).unwrap_or_default()
 }
 
+/// Reads what the configuration says, and no other file of it.
+///
+/// # Errors
+/// [`LoadFailure`] with every problem of it.
+pub(crate) fn configured(places: &Places) -> Result<Config, LoadFailure> {
+    let Some(files) = Files::open(&places.config)? else {
+        let name = places.config.display().to_string();
+        return Err(LoadFailure::Problems(vec![absent(&name, "there is no configuration directory")]));
+    };
+    read_config(places, &files)?.map_err(LoadFailure::Problems)
+}
+
 fn read_config(places: &Places, files: &Files) -> Result<Result<Config, Vec<Problem>>, Failure> {
     let home = environment("HOME").map(std::path::PathBuf::from);
     Ok(match files.read(Path::new(CONFIG), CONFIG, Limits::CONFIG.bytes_max)? {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use thoughtstream_domain::hash::Sha256Hash;
+use thoughtstream_domain::id::SourceId;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -15,7 +16,8 @@ const NAME: &str = "thoughtstream";
 /// A socket's path, with its closing zero, must fit into `sockaddr_un`: 108 bytes on Linux.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// The longest part below a runtime directory: `/thoughtstream/` + 16 + `/operator/operator.sock`.
+/// The longest part below a runtime directory: `/thoughtstream/` + 16 + `/operator/operator.sock`. What a producer
+/// apart comes in by is no longer: `/thoughtstream-sources/` + 16 + `/producer.sock`.
 const BELOW_RUNTIME_BYTES: usize = 15 + 16 + 23;
 
 /// Looks up a variable of the environment; tests pass a table instead.
@@ -81,18 +83,37 @@ fn absolute(value: Option<OsString>) -> Option<PathBuf> {
 /// a socket path fits, however long the data directory's own path is.
 #[must_use]
 pub fn runtime_directory(data: &Path, uid: u32, lookup: Lookup<'_>) -> PathBuf {
-    let hash = Sha256Hash::of(data.as_os_str().as_encoded_bytes()).to_string();
-    let short = &hash[..16];
-    let fits = |base: &PathBuf| base.as_os_str().len() + BELOW_RUNTIME_BYTES <= SOCKET_PATH_BYTES_MAX;
-    let base = ["THOUGHTSTREAM_RUNTIME", "XDG_RUNTIME_DIR"]
-        .into_iter()
-        .filter_map(|name| absolute(lookup(name)))
-        .find(fits)
-        .or_else(|| Some(PathBuf::from(format!("/run/user/{uid}"))).filter(|path| path.is_dir()));
-    match base {
+    let short = short(&[data.as_os_str().as_encoded_bytes()]);
+    match runtime_base(uid, lookup) {
         Some(base) => base.join(NAME).join(short),
         None => PathBuf::from(format!("/tmp/{NAME}-{uid}")).join(short),
     }
+}
+
+/// Returns where the socket goes by which the producer of one source comes in: beside the directory of the others,
+/// which nobody else may enter. The service and the process find it by the same variables.
+#[must_use]
+pub fn source_directory(data: &Path, source: &SourceId, uid: u32, lookup: Lookup<'_>) -> PathBuf {
+    let short = short(&[data.as_os_str().as_encoded_bytes(), source.as_str().as_bytes()]);
+    match runtime_base(uid, lookup) {
+        Some(base) => base.join(format!("{NAME}-sources")).join(short),
+        None => PathBuf::from(format!("/tmp/{NAME}-{uid}-sources")).join(short),
+    }
+}
+
+/// Returns the first runtime directory in which a socket's path fits.
+fn runtime_base(uid: u32, lookup: Lookup<'_>) -> Option<PathBuf> {
+    let fits = |base: &PathBuf| base.as_os_str().len() + BELOW_RUNTIME_BYTES <= SOCKET_PATH_BYTES_MAX;
+    ["THOUGHTSTREAM_RUNTIME", "XDG_RUNTIME_DIR"]
+        .into_iter()
+        .filter_map(|name| absolute(lookup(name)))
+        .find(fits)
+        .or_else(|| Some(PathBuf::from(format!("/run/user/{uid}"))).filter(|path| path.is_dir()))
+}
+
+/// Makes a short name of parts, none of which can hold a zero byte.
+fn short(parts: &[&[u8]]) -> String {
+    Sha256Hash::of(&parts.join(&0)).to_string()[..16].to_owned()
 }
 
 #[cfg(test)]
@@ -129,6 +150,15 @@ mod tests {
         let lookup = |name: &str| (name == "XDG_RUNTIME_DIR").then(|| long.clone());
         let path = runtime_directory(&data, 4_294_967_294, &lookup).join("operator/operator.sock");
         assert!(path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX, "{}", path.display());
+        let source = |name: &str| SourceId::parse(&format!("filesystem:{name}")).unwrap();
+        let long =
+            OsString::from(format!("/{}", "r".repeat(SOCKET_PATH_BYTES_MAX - BELOW_RUNTIME_BYTES - 1)));
+        let lookup = |name: &str| (name == "THOUGHTSTREAM_RUNTIME").then(|| long.clone());
+        let place = |name: &str| source_directory(&data, &source(name), 7, &lookup);
+        let path = place(&"s".repeat(128)).join("producer.sock");
+        assert!(path.starts_with(&long) && path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX);
+        assert_ne!(place("notes"), place("mail"));
+        assert!(!place("notes").starts_with(runtime_directory(&data, 7, &lookup).parent().unwrap()));
         assert_ne!(
             runtime_directory(Path::new("/a"), 1, &|_| None),
             runtime_directory(Path::new("/b"), 1, &|_| None)

@@ -1,6 +1,6 @@
 //! Runs the service: parse, open, build the tree, answer; then drain.
 
-mod signals;
+pub(crate) mod signals;
 mod watchdog;
 
 use std::path::Path;
@@ -43,6 +43,7 @@ use crate::places::{Places, environment, runtime_directory};
 use crate::rehearsal;
 use crate::render::count;
 use crate::session::{Session, now};
+use crate::socket::source::{self, SourceDoors, SourceDoorsError};
 use crate::socket::{Doors, keeper};
 
 use crate::submit::{ensure, types_failure};
@@ -158,8 +159,9 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     let drain = Duration::from_millis(loaded.config.drain_ms);
     let (enabled, folders) = (loaded.set.enabled().count(), loaded.config.folders.len());
     let doors = open_doors(&places.data)?;
+    let source_doors = open_source_doors(&loaded.config, &places.data)?;
     let (told, at_start) = (Told::default(), Arc::new(AtStart::of(&loaded.config)));
-    let begun = (Arc::clone(&doors), told.clone(), Arc::clone(&at_start));
+    let begun = (Arc::clone(&doors), Arc::clone(&source_doors), told.clone(), Arc::clone(&at_start));
     let service = Service::start(arguments(session, how, loaded, begun)?);
     let service = service.await.map_err(|error| start_failure(&error))?;
     told.ready.cancel();
@@ -184,6 +186,7 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
     tidying.abort();
     // Actors that were left behind may still hold them.
     doors.close();
+    source_doors.close();
     match outcome {
         Outcome::Stopped => {
             tracing::info!("the service stopped in order");
@@ -208,7 +211,7 @@ async fn tidy_memory() {
 }
 
 /// Tells the service manager something; that it does not listen changes nothing.
-fn tell(told: std::io::Result<()>) {
+pub(crate) fn tell(told: std::io::Result<()>) {
     if let Err(error) = told {
         tracing::warn!(kind = %error.kind(), "the service manager was not told");
     }
@@ -220,17 +223,40 @@ fn open_doors(data: &Path) -> Result<Arc<Doors>, Failure> {
     doors.map(Arc::new).map_err(|error| Failure::of(Exit::CouldNotLook, "socket.open", &error))
 }
 
+fn open_source_doors(config: &Config, data: &Path) -> Result<Arc<SourceDoors>, Failure> {
+    let our_uid = nix::unistd::geteuid().as_raw();
+    let doors = SourceDoors::open(&config.folders, data, our_uid, &environment);
+    doors.map(Arc::new).map_err(|error| source_doors_failure(&error))
+}
+
+/// Says why a producer apart could not come in, and what to do about it.
+pub(crate) fn source_doors_failure(error: &SourceDoorsError) -> Failure {
+    match error {
+        SourceDoorsError::NoUser { .. } => Failure::of(Exit::Usage, "producer.no-user", error)
+            .with_hint("make that user, or name another as `producerUser` in config.yaml"),
+        SourceDoorsError::Directory { .. } => Failure::of(Exit::CouldNotLook, "socket.open", error)
+            .with_hint(
+                "the user of the service has to be a member of the group of the one that runs the producer",
+            ),
+        SourceDoorsError::Socket { .. } => Failure::of(Exit::CouldNotLook, "socket.open", error),
+    }
+}
+
 fn arguments(
     session: &Session,
     how: How,
     loaded: Loaded,
-    (doors, told, at_start): (Arc<Doors>, Told, Arc<AtStart>),
+    (doors, source_doors, told, at_start): (Arc<Doors>, Arc<SourceDoors>, Told, Arc<AtStart>),
 ) -> Result<ServiceArgs, Failure> {
     let (since, our_uid, places) = (now(), nix::unistd::geteuid().as_raw(), session.places.clone());
     let reads = Arc::clone(&at_start);
     work(session, how, loaded, reads, move |service| {
         let service = service.clone();
-        vec![keeper::child(doors, our_uid, move |closing| ServiceDesk {
+        let mut children = Vec::new();
+        if !source_doors.is_empty() {
+            children.push(source::keeper::child(source_doors, service.clone(), since));
+        }
+        children.push(keeper::child(doors, our_uid, move |closing| ServiceDesk {
             service: service.clone(),
             since,
             places: places.clone(),
@@ -238,7 +264,8 @@ fn arguments(
             closing,
             ready: told.ready.clone(),
             stop: told.stop.clone(),
-        })]
+        }));
+        children
     })
 }
 
@@ -338,7 +365,7 @@ pub(crate) fn producers(config: &Config, data: &Path) -> Vec<ProducerSpec> {
         removals: RemovalRule::default(),
         watch: WatchSettings::default(),
         privacy: folder.privacy,
-        runs: Runs::Here,
+        runs: if folder.is_apart() { Runs::Apart } else { Runs::Here },
     };
     config.folders.iter().map(spec).collect()
 }

@@ -9,10 +9,13 @@ pub mod keeper;
 mod lines;
 mod peer;
 mod server;
+pub mod source;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thoughtstream_domain::time::Timestamp;
+
+pub(crate) use lines::{LineError, Lines};
 
 pub use door::{Doors, DoorsError, forget, recorded};
 pub use peer::{Peer, peer_of};

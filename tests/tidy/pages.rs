@@ -170,7 +170,12 @@ fn the_declarations_on_the_pages_are_accepted() {
 #[test]
 fn the_runbook_says_of_the_units_what_they_say() {
     let runbook = read("ops/RUNBOOK.md");
-    for unit in ["ops/thoughtstream.service", "ops/thoughtstream-system.service"] {
+    let units = [
+        "ops/thoughtstream.service",
+        "ops/thoughtstream-system.service",
+        "ops/thoughtstream-source@.service",
+    ];
+    for unit in units {
         let text = read(unit);
         let never: Vec<&str> =
             text.lines().filter(|line| line.starts_with("RestartPreventExitStatus=")).collect();

@@ -8,7 +8,7 @@ use super::verify::Reported;
 use crate::ask::Ask;
 use crate::doctor::{
     Check, Diagnosis, by_inbox, by_report, by_status, configuration, data_directory, disk_room, memory,
-    providers, sandbox, telegram, unseen,
+    producers_apart, providers, sandbox, telegram, unseen,
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -34,6 +34,7 @@ pub fn run(args: &DoctorArgs, session: &Session, out: &mut Out) -> Result<Exit, 
     checks.extend(providers(&session.places));
     checks.extend(telegram(&session.places));
     checks.extend(memory(&session.places));
+    checks.extend(producers_apart(&session.places));
     // Without the directory nothing below it can be looked at, and nothing is made by looking.
     if checks.iter().all(|check| check.id != "data-directory" || check.status == crate::doctor::Health::Ok) {
         checks.push(disk_room(&session.places));

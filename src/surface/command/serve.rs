@@ -7,6 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::producer_only;
 use crate::serve::{self, How};
 use crate::session::Session;
 
@@ -17,6 +18,9 @@ const OURS: &str = "error,notify=off,thoughtstream_surface=info,thoughtstream_ac
 /// Says how the service is started.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
+    /// Run nothing but the producer of this source, for a service that has `producerOnly: true` for it
+    #[arg(long, value_name = "SOURCE", conflicts_with = "paused")]
+    pub producer_only: Option<String>,
     /// Start no consumer: look, answer and take what comes in
     #[arg(long)]
     pub paused: bool,
@@ -40,6 +44,9 @@ pub enum LogForm {
 /// [`Failure`] if it cannot start, or gave up.
 pub fn run(args: &ServeArgs, session: &Session) -> Result<Exit, Failure> {
     log_to_stderr(args.log);
+    if let Some(source) = &args.producer_only {
+        return producer_only::run(session, source);
+    }
     serve::run(session, How { paused: args.paused })
 }
 

@@ -222,7 +222,7 @@ const VELOCITY: [Key; 2] = [
 ];
 
 /// The keys of one bot.
-pub(super) const BOT: [Key; 14] = [
+pub(super) const BOT: [Key; 15] = [
     Key::required("bot", "the bot's name: its events come from `telegram:NAME`", Shape::Text(&NAME)),
     Key::optional("username", "what `/help@NAME` may call it", Shape::Text(&USERNAME)),
     Key::optional("api", "where the bot API is; Telegram's own if absent", Shape::Text(&API)),
@@ -253,6 +253,15 @@ pub(super) const BOT: [Key; 14] = [
     ),
     Key::optional("notifications", "which proposals may take your attention", Shape::Map(&NOTIFICATIONS)),
     Key::optional("velocity", "how fast messages may follow one another", Shape::Map(&VELOCITY)),
+    Key::optional(
+        "producerOnly",
+        "false: a bot is asked and answered with one token, so its producer runs in the service",
+        Shape::Off(
+            super::codes::PRODUCER_ONLY,
+            "a bot's token both asks for updates and sends replies: the service has to hold it to deliver, and a \
+             process apart would be a second holder and keep it from nobody",
+        ),
+    ),
 ];
 
 /// Reads the bots, and reports what only the whole shows to be wrong.

@@ -23,6 +23,7 @@ pub(crate) use unprocessed::is_passed;
 
 use super::Look;
 use super::consumers::{enabled, retry_or_skip};
+use super::sources;
 use crate::failure::Failure;
 
 /// The code of the incident in which a source holds removals back.
@@ -52,6 +53,8 @@ pub enum Kind {
     ServicePaused,
     /// An actor that is no consumer ended too often.
     ActorQuarantined,
+    /// The producer of a source runs as a process of its own, and is not connected.
+    ProducerNotConnected,
     /// A message was sent, and nobody knows whether it arrived.
     DeliveryUnconfirmed,
     /// An agent proposed something, or what was decided about it has not come to its end.
@@ -79,6 +82,7 @@ impl Kind {
             Self::Incident => "incident",
             Self::ServicePaused => "service-paused",
             Self::ActorQuarantined => "actor-quarantined",
+            Self::ProducerNotConnected => "producer-not-connected",
             Self::DeliveryUnconfirmed => "delivery-unconfirmed",
             Self::Proposal => "proposal",
             Self::RepairProposal => "repair-proposal",
@@ -180,6 +184,17 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
         });
     }
     actors(&live.tree, "", found);
+    for one in sources::apart(&live.tree).into_iter().filter(|one| !one.connected) {
+        found.push(Waiting {
+            kind: Kind::ProducerNotConnected,
+            id: one.source.to_string(),
+            since: Some(one.since),
+            why: "not-connected: its producer runs apart, and nobody looks at the source".to_owned(),
+            command: sources::producer_command(&one.source),
+            ways: Vec::new(),
+            hidden_until: None,
+        });
+    }
 }
 
 /// Adds quarantined actors that are not consumers: those have a row of their own.

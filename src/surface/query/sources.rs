@@ -1,6 +1,7 @@
 //! The sources of the log.
 
 use serde::{Deserialize, Serialize};
+use thoughtstream_actors::service::APART;
 use thoughtstream_channels::filesystem::producer::incident_of_skip;
 use thoughtstream_domain::hash::ChainHash;
 use thoughtstream_domain::id::SourceId;
@@ -8,6 +9,7 @@ use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
 use super::Look;
+use super::tree::Node;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -42,6 +44,44 @@ pub fn list(reader: &Reader) -> Result<Vec<SourceRow>, Failure> {
         });
     }
     Ok(rows)
+}
+
+/// Is a producer that runs as a process of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Apart {
+    /// Its source.
+    pub source: SourceId,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Since when it is, or is not.
+    pub since: Timestamp,
+    /// Its process, while it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u64>,
+}
+
+/// Finds the producers apart in a tree, in its order.
+#[must_use]
+pub fn apart(node: &Node) -> Vec<Apart> {
+    let told = |key: &str| node.detail.get(key);
+    let at =
+        |key: &str| told(key).and_then(serde_json::Value::as_str).and_then(|at| Timestamp::parse(at).ok());
+    if node.kind == APART
+        && let Ok(source) = SourceId::parse(&node.name)
+    {
+        let connected = at("connectedSince");
+        let since = connected.or_else(|| at("notConnectedSince")).unwrap_or(node.since);
+        let pid = told("pid").and_then(serde_json::Value::as_u64);
+        return vec![Apart { source, connected: connected.is_some(), since, pid }];
+    }
+    node.children.iter().flat_map(apart).collect()
+}
+
+/// Returns the command that runs a producer apart.
+#[must_use]
+pub fn producer_command(source: &SourceId) -> String {
+    format!("thought serve --producer-only {source}")
 }
 
 /// Is something below a watched folder that its last look skipped, or the number of others of that reason.

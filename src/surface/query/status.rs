@@ -5,6 +5,7 @@ use thoughtstream_domain::time::Timestamp;
 
 use super::consumers::{self, Consumer};
 use super::inbox;
+use super::sources::{self, Apart};
 use super::{Live, Look};
 use crate::failure::Failure;
 
@@ -20,6 +21,9 @@ pub struct Status {
     pub waiting: usize,
     /// How many attempts are open.
     pub open: usize,
+    /// The producers that run as processes of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<Apart>,
     /// The consumers that were asked for.
     pub consumers: Vec<Consumer>,
 }
@@ -76,6 +80,7 @@ pub fn status(look: &Look<'_>, states: &[String]) -> Result<Status, Failure> {
         },
         waiting: inbox::inbox(look)?.len(),
         open: look.reader.open_attempts(None)?.len(),
+        apart: look.live.map_or_else(Vec::new, |live| sources::apart(&live.tree)),
         consumers: consumers::list(look, states)?,
     })
 }

@@ -5,7 +5,14 @@ use std::fmt::Write as _;
 use thoughtstream_domain::time::Timestamp;
 
 use super::{age, ago, consumers, count};
+use crate::query::sources::Apart;
 use crate::query::status::Status;
+
+fn apart(one: &Apart, now: Timestamp) -> String {
+    let word = if one.connected { "connected" } else { "not connected" };
+    let process = one.pid.map_or_else(String::new, |pid| format!(", process {pid}"));
+    format!("producer  of {} runs apart, {word} since {}{process}", one.source, age(one.since, now))
+}
 
 /// Renders the state of everything on one screen.
 #[must_use]
@@ -34,6 +41,7 @@ pub fn status(status: &Status, now: Timestamp) -> String {
         count(log.sources as u64, "source")
     )
     .and_then(|()| writeln!(text, "runs      {} open", status.open))
+    .and_then(|()| status.apart.iter().try_for_each(|one| writeln!(text, "{}", apart(one, now))))
     .and_then(|()| writeln!(text, "inbox     {waiting}\n"))
     .expect("writing to a String does not fail");
     text + &consumers::list(&status.consumers, now)

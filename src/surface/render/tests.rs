@@ -16,6 +16,7 @@ use crate::query::proposals::{
     self as proposals_query, DiffHunk, DiffLine, EvidenceText, Proposal, ProposalContent, Shown,
 };
 use crate::query::runs::{RunReport, RunRow};
+use crate::query::sources::Apart;
 use crate::query::status::{Log, Service, Status};
 use crate::query::tree::{LastExit, Node};
 use crate::query::why::Why;
@@ -83,8 +84,29 @@ fn status_of(consumers: Vec<Consumer>) -> Status {
         log: Log { events: 1234, sources: 7, last_at: Some(ago(2)) },
         waiting: 1,
         open: 2,
+        apart: Vec::new(),
         consumers,
     }
+}
+
+#[test]
+fn a_producer_apart_is_shown_with_its_process_or_with_how_long_nobody_is_there() {
+    let one = |name: &str, pid: Option<u64>| Apart {
+        source: SourceId::parse(name).unwrap(),
+        connected: pid.is_some(),
+        since: ago(30),
+        pid,
+    };
+    let apart = vec![one("filesystem:mail", None), one("filesystem:notes", Some(4712))];
+    let shown = status::status(&Status { apart, ..status_of(Vec::new()) }, NOW);
+    let lines: Vec<&str> = shown.lines().filter(|line| line.starts_with("producer")).collect();
+    assert_eq!(
+        lines,
+        [
+            "producer  of filesystem:mail runs apart, not connected since 30 s",
+            "producer  of filesystem:notes runs apart, connected since 30 s, process 4712",
+        ]
+    );
 }
 
 #[test]

@@ -82,20 +82,24 @@ async fn reload(service: ServiceHandle, at_start: Arc<AtStart>) {
     }
 }
 
-enum Told {
+/// Is what a signal says.
+pub(crate) enum Told {
+    /// Stop in order, or at once if it is the second time.
     Stop,
+    /// Look at everything anew.
     Reload,
 }
 
 /// The signals that are listened to; one that cannot be installed never comes.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
     hang_up: Option<Signal>,
 }
 
 impl Signals {
-    fn listen() -> Self {
+    /// Listens from now on.
+    pub(crate) fn listen() -> Self {
         let listen = |kind: SignalKind| match signal(kind) {
             Ok(signal) => Some(signal),
             Err(error) => {
@@ -110,7 +114,8 @@ impl Signals {
         }
     }
 
-    async fn next(&mut self) -> Told {
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) -> Told {
         async fn one(signal: &mut Option<Signal>) {
             if let Some(signal) = signal
                 && signal.recv().await.is_some()

@@ -135,7 +135,7 @@ fn paths(runtime: &Path) -> (PathBuf, PathBuf) {
     (runtime.join("ask.sock"), runtime.join("operator/operator.sock"))
 }
 
-fn bind(path: &Path) -> Result<UnixListener, DoorsError> {
+pub(super) fn bind(path: &Path) -> Result<UnixListener, DoorsError> {
     let failed = |source| DoorsError::Socket { path: path.to_owned(), source };
     match path.symlink_metadata() {
         Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(failed)?,

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixListener as StdListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thoughtstream_domain::canonical;
@@ -35,7 +36,7 @@ const WAITING_MAX: usize = 192;
 const PLACE_PATIENCE: Duration = Duration::from_secs(8);
 
 /// A client that connects says who it is within this time.
-const GREETING_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const GREETING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client that has greeted asks within this time, or connects again.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
@@ -158,11 +159,11 @@ pub async fn serve<D: Desk>(
 }
 
 /// A conversation ended before its end; why, as a fixed word.
-struct Left {
-    why: &'static str,
+pub(super) struct Left {
+    pub(super) why: &'static str,
 }
 
-const fn left(why: &'static str) -> Left {
+pub(super) const fn left(why: &'static str) -> Left {
     Left { why }
 }
 
@@ -175,7 +176,7 @@ fn busy() -> Failure {
     .with_hint("try again when one of them is done")
 }
 
-async fn turn_away(stream: UnixStream, failure: Failure) {
+pub(super) async fn turn_away(stream: UnixStream, failure: Failure) {
     let (_, mut write) = stream.into_split();
     send(&mut write, &Frame::Failure(Box::new(failure))).await.ok();
 }
@@ -234,7 +235,7 @@ fn other_protocol(theirs: u32) -> Failure {
         .with_hint("use the same version of both: restart the service after an update")
 }
 
-fn malformed(what: &str) -> Failure {
+pub(super) fn malformed(what: &str) -> Failure {
     Failure::new(Exit::Usage, "socket.frame", what)
 }
 
@@ -309,7 +310,7 @@ async fn closed(read: &mut BufReader<OwnedReadHalf>) -> bool {
     }
 }
 
-async fn send(write: &mut OwnedWriteHalf, frame: &Frame) -> Result<(), Left> {
+pub(super) async fn send<T: Serialize>(write: &mut OwnedWriteHalf, frame: &T) -> Result<(), Left> {
     let mut bytes = serde_json::to_vec(frame).map_err(|_| left("encode"))?;
     bytes.push(b'\n');
     match timeout(WRITE_PATIENCE, write.write_all(&bytes)).await {
