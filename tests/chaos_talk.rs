@@ -8,8 +8,10 @@
 mod deeds;
 mod stage;
 
+use thoughtstream_domain::payload::proposal::Disposition;
 use thoughtstream_store::sim::Dice;
 use thoughtstream_testkit::chaos::deck::{Cast, Deal, deal, share};
+use thoughtstream_testkit::chaos::witness::Witness;
 use thoughtstream_testkit::chaos::{seeds, setting};
 
 use deeds::Schedule;
@@ -35,6 +37,45 @@ fn play(cast: Cast, of: usize, shares: usize) {
             Cast::Workers => panic!("no bot belongs to this cast"),
         }
         schedule.judge();
+    }
+}
+
+/// The judge judges: what one of those outside has seen and the log does not tell is noticed, whatever it is.
+#[test]
+fn who_saw_something_else_is_not_agreed_with() {
+    let stage = Stage::new(false);
+    let mut schedule = Schedule::new(&stage, 3, "lies".to_owned(), Vec::new());
+    while !schedule.has_much_to_tell() {
+        schedule.tell();
+    }
+    schedule.settle();
+    let (witness, store) = schedule.close();
+    witness.check(&store.reader, "the truth");
+    type Lie = fn(&mut Witness);
+    let lies: [(&str, Lie); 8] = [
+        ("an update of which the log knows nothing", |saw| {
+            drop(saw.updates.insert(-1, "unheard".to_owned()))
+        }),
+        ("an update that nobody sent", |saw| drop(saw.updates.pop_first())),
+        ("more requests than attempts", |saw| saw.requests.extend(vec![saw.requests[0].clone(); 100])),
+        ("a request that costs more", |saw| saw.estimate.as_mut().unwrap().input_tokens += 1),
+        ("a message that arrived twice", |saw| {
+            drop(saw.arrived.insert(-1, saw.arrived.values().next().unwrap().clone()))
+        }),
+        ("a message that never arrived", |saw| drop(saw.arrived.pop_first())),
+        ("a decision that nobody made", |saw| {
+            let (_, decided) = saw.decided.iter_mut().next().unwrap();
+            let other =
+                if *decided == Disposition::Reject { Disposition::Accept } else { Disposition::Reject };
+            *decided = other;
+        }),
+        ("a line that nobody wrote", |saw| saw.memory[2].push_str("Somebody else's.\n")),
+    ];
+    for (what, lie) in lies {
+        let mut liar = witness.clone();
+        lie(&mut liar);
+        let believed = std::panic::catch_unwind(|| liar.check(&store.reader, what));
+        assert!(believed.is_err(), "{what}");
     }
 }
 

@@ -22,6 +22,7 @@ use thoughtstream_store::{Options, Store};
 use thoughtstream_surface::ask::{Ask, EventFilter, Operate, ProposalFilter, RunFilter};
 use thoughtstream_surface::exit::Exit;
 use thoughtstream_testkit::chaos::deck::{Card, family, pick};
+use thoughtstream_testkit::chaos::witness::Witness;
 
 use super::stage::{CONSUMER, Moves, Stage};
 use crate::cli_world::{Answer, Running};
@@ -121,29 +122,32 @@ impl<'s> Schedule<'s> {
                 break;
             }
             self.arm();
-            let moves = pick(
-                &mut self.dice,
-                &[Moves::Memory, Moves::Correction, Moves::Everything, Moves::Everything],
-            );
-            self.say(moves);
-            if self.dice.chance(15) {
-                self.say(Moves::Nothing);
-            }
-            self.harm();
-            self.settle();
-            self.decide();
-            if self.dice.chance(40) {
-                self.give_a_thumb();
-            }
-            self.harm();
-            self.settle();
-            match self.dice.below(100) {
-                0..=9 => self.activate(),
-                10..=24 => self.write_by_hand(),
-                _ => {}
-            }
+            self.tell();
         }
         self.rest();
+    }
+
+    /// Tells one story: what is said to the bot, what becomes of it, and what somebody thinks of that.
+    pub(super) fn tell(&mut self) {
+        let moves =
+            pick(&mut self.dice, &[Moves::Memory, Moves::Correction, Moves::Everything, Moves::Everything]);
+        self.say(moves);
+        if self.dice.chance(15) {
+            self.say(Moves::Nothing);
+        }
+        self.harm();
+        self.settle();
+        self.decide();
+        if self.dice.chance(40) {
+            self.give_a_thumb();
+        }
+        self.harm();
+        self.settle();
+        match self.dice.below(100) {
+            0..=9 => self.activate(),
+            10..=24 => self.write_by_hand(),
+            _ => {}
+        }
     }
 
     /// Moves whoever answers from version to version until every card was run into.
@@ -318,7 +322,8 @@ impl<'s> Schedule<'s> {
                 self.note("kill -9".to_owned());
                 self.fell();
             }
-            23..=27 => self.send(["consumer", "pause", CONSUMER].map(str::to_owned).into(), None, true),
+            23..=27 => self.attempt(&["consumer", "pause", CONSUMER]),
+            28..=32 => self.attempt(&["stop"]),
             _ => {}
         }
     }
@@ -391,7 +396,7 @@ impl<'s> Schedule<'s> {
     }
 
     /// Lets everything come to its end, and does what has to be done by hand for that.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let (begun, mut nursed) = (Instant::now(), Instant::now());
         loop {
             self.tend();
@@ -470,8 +475,20 @@ impl<'s> Schedule<'s> {
         self.settle();
     }
 
+    /// Says whether there is something of each kind that somebody outside could have seen otherwise.
+    pub(super) fn has_much_to_tell(&self) -> bool {
+        !self.decided.is_empty() && self.updates.len() > 2
+    }
+
     /// Stops the service in order, and holds the log that is left against what everybody has seen.
-    pub(super) fn judge(mut self) {
+    pub(super) fn judge(self) {
+        let told = self.told();
+        let (witness, store) = self.close();
+        witness.check(&store.reader, &told);
+    }
+
+    /// Stops the service in order and looks at its log as an operator does. Returns what everybody has seen, and the log.
+    pub(super) fn close(mut self) -> (Witness, Store) {
         let running = self.running.take().unwrap();
         assert_eq!(running.stop(), 0, "{}", self.told());
         let verified = self.stage.told.world.thought(&["verify", "--json"]);
@@ -479,8 +496,7 @@ impl<'s> Schedule<'s> {
         let mut witness = self.stage.witness(std::mem::take(&mut self.updates));
         witness.decided = std::mem::take(&mut self.decided);
         witness.memory[1].clone_from(&self.by_hand);
-        let store = Store::open(&self.stage.told.world.data, Options::default()).unwrap();
-        witness.check(&store.reader, &self.told());
+        (witness, Store::open(&self.stage.told.world.data, Options::default()).unwrap())
     }
 }
 

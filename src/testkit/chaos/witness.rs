@@ -32,7 +32,7 @@ use super::oracle::check_whole;
 
 /// Is what was seen outside of the log. What people wrote, and what the model answered, is told apart by its text: no
 /// text stands for two.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Witness {
     /// The bot's source.
     pub bot: Option<SourceId>,

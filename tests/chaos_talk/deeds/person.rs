@@ -11,21 +11,26 @@ pub(super) struct Errand {
     arguments: Vec<String>,
     child: Child,
     tries: u32,
-    /// What it decides, once it is done.
-    decides: Option<(EventId, Disposition)>,
-    /// Whether it may be refused: the way out that the inbox named may be closed by now.
-    may_fail: bool,
+    meant: Meant,
+}
+
+/// Says when a command is done.
+pub(super) enum Meant {
+    /// Once this is decided, or somebody has decided otherwise.
+    Decide(EventId, Disposition),
+    /// However it ends: the way out that the inbox named may be closed by now.
+    Try,
 }
 
 impl Schedule<'_> {
-    pub(super) fn send(
-        &mut self,
-        arguments: Vec<String>,
-        decides: Option<(EventId, Disposition)>,
-        may_fail: bool,
-    ) {
+    pub(super) fn send(&mut self, arguments: Vec<String>, meant: Meant) {
         let child = self.start(&arguments);
-        self.errands.push(Errand { arguments, child, tries: 1, decides, may_fail });
+        self.errands.push(Errand { arguments, child, tries: 1, meant });
+    }
+
+    /// Gives a command of which nothing depends on how it ends.
+    pub(super) fn attempt(&mut self, arguments: &[&str]) {
+        self.send(arguments.iter().map(|word| (*word).to_owned()).collect(), Meant::Try);
     }
 
     fn start(&mut self, arguments: &[String]) -> Child {
@@ -44,9 +49,16 @@ impl Schedule<'_> {
             }
             let answer: Answer = errand.child.wait_with_output().unwrap().into();
             self.note(format!("ended with {}: thought {}", answer.code, errand.arguments.join(" ")));
-            if answer.code == 0 || errand.may_fail {
-                self.decided.extend(errand.decides);
-                continue;
+            match &errand.meant {
+                Meant::Try => continue,
+                Meant::Decide(proposal, disposition) if answer.code == 0 => {
+                    let before = self.decided.insert(*proposal, disposition.clone());
+                    let same = before.is_none_or(|before| before == *disposition);
+                    assert!(same, "{}two were told that they decided about {proposal}", self.told());
+                    continue;
+                }
+                Meant::Decide(..) if answer.stderr.contains("proposal.decided") => continue,
+                Meant::Decide(..) => {}
             }
             // Lost, or refused for now, or the service fell while it answered: the same command goes on.
             let goes_on = [1, 4, 5, 70].contains(&answer.code) && errand.tries < TRIES_MAX;
@@ -68,14 +80,14 @@ impl Schedule<'_> {
             let kind = row["kind"].as_str().unwrap_or_default();
             if kind.starts_with("delivery-") {
                 self.reconcile(id);
-            } else if kind == "correction-unprojected"
+            } else if command.contains("proposal-project")
                 || kind.starts_with("consumer-")
                 || kind.starts_with("actor-")
             {
-                let words = command.trim_start_matches("thought ").split(' ').map(str::to_owned).collect();
-                self.send(words, None, true);
+                let words: Vec<&str> = command.trim_start_matches("thought ").split(' ').collect();
+                self.attempt(&words);
             } else if kind.starts_with("execution-") || kind == "status-unknown" {
-                self.send(["consumer", "retry", id].map(str::to_owned).into(), None, true);
+                self.attempt(&["consumer", "retry", id]);
             }
         }
     }
@@ -91,10 +103,11 @@ impl Schedule<'_> {
         };
         let arrived = self.stage.told.rehearsal.sent_messages().iter().any(|sent| sent.text.reveal() == text);
         let word = if arrived { "confirm" } else { "resend" };
-        self.send(["delivery", word, id].map(str::to_owned).into(), None, true);
+        self.attempt(&["delivery", word, id]);
     }
 
-    /// Decides about what waits for a decision.
+    /// Decides about what waits for a decision. Now and then somebody else does so at the same time, in the same way or
+    /// another: one decision stands, and whoever is told that they have decided are told the same.
     pub(super) fn decide(&mut self) {
         let Some(rows) = self.stage.look(Ask::Proposals(all_proposals())) else { return };
         let waiting = rows.iter().filter(|row| row["state"] == "waiting" || row["state"] == "stale");
@@ -112,8 +125,18 @@ impl Schedule<'_> {
                 80..=94 => (Disposition::Reject, vec!["reject"]),
                 _ => continue,
             };
-            let words = ["proposal-decision", &id].into_iter().chain(words).map(str::to_owned).collect();
-            self.send(words, Some((id.parse().unwrap(), disposition)), false);
+            let proposal = id.parse().unwrap();
+            let words = ["proposal-decision", &id].into_iter().chain(words);
+            let words: Vec<String> = words.map(str::to_owned).collect();
+            match self.dice.below(100) {
+                0..=9 => self.send(words.clone(), Meant::Decide(proposal, disposition.clone())),
+                10..=19 => {
+                    let rival = ["proposal-decision", &id, "reject"].map(str::to_owned).into();
+                    self.send(rival, Meant::Decide(proposal, Disposition::Reject));
+                }
+                _ => {}
+            }
+            self.send(words, Meant::Decide(proposal, disposition));
         }
     }
 
