@@ -41,7 +41,7 @@ impl Unprivileged {
     }
 
     /// Hands a world over to a user who may do nothing else.
-    fn of(world: World) -> Self {
+    pub(crate) fn of(world: World) -> Self {
         let program = world.base().join("thought");
         std::fs::copy(env!("CARGO_BIN_EXE_thought"), &program).unwrap();
         mode(&program, 0o755);

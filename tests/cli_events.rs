@@ -89,6 +89,78 @@ fn a_persons_own_type_is_a_schema_file() {
 }
 
 #[test]
+fn a_type_without_a_version_is_the_newest_and_with_one_exactly_that() {
+    let world = World::with_config();
+    let schema = |version: u32, member: &str| {
+        let file = world.config.join(format!("schemas/home.reading@{version}.json"));
+        let text = json!({
+            "type": "object", "properties": { member: { "type": "number" } }, "required": [member],
+            "additionalProperties": false,
+        });
+        std::fs::write(file, text.to_string()).unwrap();
+    };
+    schema(1, "celsius");
+    schema(2, "kelvin");
+    let file = world.base().join("reading.json").display().to_string();
+    let append = |kind: &str, member: &str, key: &str| {
+        std::fs::write(&file, json!({ member: 21.5 }).to_string()).unwrap();
+        let words = ["event", "append", "--source", "notes:home", "--type", kind, "--key", key];
+        world.thought(&[&words[..], &["--payload", &file, "--json"]].concat())
+    };
+    let written = |id: &Value| {
+        let event = world.thought(&["event", "show", id.as_str().unwrap(), "--json"]).expect(0).json();
+        format!("{}@{}", event["type"].as_str().unwrap(), event["version"])
+    };
+    for up in ["down", "up"] {
+        let running = (up == "up").then(|| world.serve(&["--paused"]));
+        for (kind, member, version) in [
+            ("home.reading", "kelvin", "home.reading@2"),
+            ("home.reading@2", "kelvin", "home.reading@2"),
+            ("home.reading@1", "celsius", "home.reading@1"),
+        ] {
+            let appended = append(kind, member, &format!("{up}-{kind}")).expect(0).json();
+            assert_eq!(written(&appended["id"]), version);
+        }
+        let newest = append("home.reading", "celsius", "none").expect(1).stderr;
+        assert!(newest.contains("event.schema"), "{newest}");
+        append("home.reading@1", "kelvin", "none").expect(1);
+        let absent = append("home.reading@3", "kelvin", "none").expect(1).stderr;
+        assert!(absent.contains("event.type"), "{absent}");
+        drop(running);
+    }
+    let all = ["event", "list", "--json", "--source", "notes:home"];
+    assert_eq!(world.thought(&all).expect(0).lines().len(), 6);
+    let nowhere = ["event", "append", "--source", "notes:home", "--type", "home.reading"];
+    let nowhere = world.thought(&[&nowhere[..], &["--payload", "nowhere"]].concat()).expect(4);
+    assert!(nowhere.stderr.contains("cannot open `nowhere`"), "{}", nowhere.stderr);
+}
+
+#[test]
+fn a_payload_of_a_mebibyte_is_the_largest_that_is_taken() {
+    let world = World::with_config();
+    let file = world.base().join("large.json").display().to_string();
+    // What stands around the text counts too. A character of four bytes is one of those that a note may have.
+    let room = (1 << 20) - json!({ "text": "" }).to_string().len();
+    let text = |bytes: usize| "\u{1f331}".repeat(bytes / 4) + &"x".repeat(bytes % 4);
+    let append = |length: usize, key: &str| {
+        std::fs::write(&file, json!({ "text": text(length) }).to_string()).unwrap();
+        let words = ["event", "append", "--source", "notes:test", "--type", "stream.thought.source.note"];
+        world.thought(&[&words[..], &["--key", key, "--payload", &file, "--json"]].concat())
+    };
+    for key in ["down", "up"] {
+        let running = (key == "up").then(|| world.serve(&["--paused"]));
+        let id = append(room, key).expect(0).json()["id"].as_str().unwrap().to_owned();
+        let shown = world.thought(&["event", "show", &id, "--json"]).expect(0).json();
+        assert_eq!(shown["payload"]["text"].as_str().unwrap().len(), room);
+        let refused = append(room + 1, "more").expect(1).stderr;
+        assert!(refused.contains("event.too-large") && refused.contains("1048577"), "{refused}");
+        drop(running);
+    }
+    assert_eq!(world.thought(&LISTED).expect(0).lines().len(), 2);
+    world.thought(&["verify"]).expect(0);
+}
+
+#[test]
 fn answers_are_the_same_whether_the_service_is_up_or_down() {
     let world = World::with_config();
     let id = world.append("a", "first").expect(0).json()["id"].as_str().unwrap().to_owned();

@@ -233,6 +233,32 @@ fn a_refusal_that_has_nothing_to_do_with_another_service_names_none() {
 }
 
 #[test]
+fn started_paused_it_takes_what_comes_in_and_runs_nothing() {
+    let world = World::with_config();
+    note(&world, "a.md", "# One\n");
+    let files = ["event", "list", "--json", "--type", "stream.thought.source.file.*"];
+    let runs = || world.thought(&["run", "list", "--json"]).expect(0).lines();
+    let paused = world.serve(&["--paused"]);
+    world.until(&files, |answer| answer.lines().len() == 1);
+    world.append("k", "by hand").expect(0);
+    // The consumers are there, are told of what came, and say how far they are behind.
+    let behind = |answer: &crate::cli_world::Answer| {
+        answer.lines().iter().all(|consumer| consumer["behind"]["events"] == 1)
+    };
+    let listed = world.until(&["consumer", "list", "--json"], behind).lines();
+    assert_eq!(listed.len(), 4);
+    assert_eq!(paused.stop(), 0);
+    assert!(runs().is_empty(), "{:?}", runs());
+    let started = ["event", "list", "--json", "--type", "stream.thought.run.*"];
+    assert!(world.thought(&started).expect(0).lines().is_empty());
+    let running = world.serve(&[]);
+    world.until(&["run", "list", "--json", "--state", "completed"], |answer| answer.lines().len() == 4);
+    assert_eq!(world.thought(&files).expect(0).lines().len(), 1, "it was seen before");
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+}
+
+#[test]
 fn a_second_service_is_refused_with_the_first_ones_pid() {
     let world = World::with_config();
     let running = world.serve(&[]);

@@ -495,6 +495,36 @@ mod tests {
     }
 
     #[test]
+    fn a_payload_and_parents_are_taken_up_to_their_bounds_and_not_beyond() {
+        let registry = Registry::shipped();
+        let room = PAYLOAD_BYTES_MAX - br#"{"text":""}"#.len();
+        // A character of four bytes is one of those that a note may have.
+        let text = |bytes: usize| "\u{1f331}".repeat(bytes / 4) + &"x".repeat(bytes % 4);
+        let long = |bytes: usize| draft(NOTE, "notes:x", json!({ "text": text(bytes) }));
+        assert_eq!(
+            registry.admit(Writer::Hand, long(room)).unwrap().payload().reveal().len(),
+            PAYLOAD_BYTES_MAX
+        );
+        let refused = registry.admit(Writer::Hand, long(room + 1)).unwrap_err();
+        assert!(
+            matches!(refused, DoorError::TooLarge { bytes } if bytes == PAYLOAD_BYTES_MAX + 1),
+            "{refused}"
+        );
+        let id = registry.admit(Writer::Hand, long(1)).unwrap().id();
+        let of = |parents: usize| {
+            let draft = draft(NOTE, "notes:x", json!({ "text": "x" }));
+            let parents = vec![crate::event::Parent { id, position: None }; parents];
+            Draft { envelope: draft.envelope.clone().with_parents(parents), ..draft }
+        };
+        assert_eq!(
+            registry.admit(Writer::Hand, of(PARENTS_MAX)).unwrap().envelope().parents.len(),
+            PARENTS_MAX
+        );
+        let refused = registry.admit(Writer::Hand, of(PARENTS_MAX + 1)).unwrap_err();
+        assert!(matches!(refused, DoorError::TooManyParents { .. }), "{refused}");
+    }
+
+    #[test]
     fn an_unknown_type_is_refused_with_the_nearest_name() {
         let refused = Registry::shipped().resolve("stream.thought.source.notes").unwrap_err();
         assert_eq!(

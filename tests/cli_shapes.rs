@@ -1,0 +1,95 @@
+//! The shapes that programs may rely on: of a measurement, of a verification, of what changed in a declaration.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::cli_world::World;
+
+fn members(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn a_measurement_is_one_row_or_one_ratio_a_line_and_leaves_nothing_behind() {
+    let world = World::new();
+    let disk = world.base().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let measured = world.thought(&["bench", "--quick", "--json", disk.to_str().unwrap()]).expect(0).lines();
+    let (rows, ratios): (Vec<Value>, Vec<Value>) =
+        measured.into_iter().partition(|line| line.get("name").is_some());
+    for row in &rows {
+        assert_eq!(members(row), ["name", "p50Us", "p99Us", "perSecond", "writers"].into(), "{row}");
+        assert!(row["name"].is_string() && row["perSecond"].as_f64().unwrap() >= 0.0, "{row}");
+        assert!(row["p50Us"].as_u64().unwrap() <= row["p99Us"].as_u64().unwrap(), "{row}");
+    }
+    let writers: BTreeSet<u64> = rows.iter().map(|row| row["writers"].as_u64().unwrap()).collect();
+    assert_eq!(writers, [1, 8, 64, 512].into());
+    assert!(!ratios.is_empty());
+    for ratio in &ratios {
+        assert_eq!(members(ratio), ["goal", "ratio", "value"].into(), "{ratio}");
+        let what = ratio["ratio"].as_str().unwrap();
+        assert!(what.ends_with("at least") || what.ends_with("at most"), "{ratio}");
+        assert!(ratio["value"].is_f64() && ratio["goal"].is_number(), "{ratio}");
+    }
+    assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 0);
+    let nowhere = world.thought(&["bench", "--quick", "--json", "/nowhere"]).expect(4);
+    assert!(nowhere.stdout.is_empty() && nowhere.stderr.contains("bench.disk"), "{nowhere:?}");
+}
+
+#[test]
+fn a_verification_says_what_it_walked_and_names_what_it_found() {
+    let (world, other) = (World::with_config(), World::with_config());
+    std::fs::write(world.notes.join("a.md"), "# One\n").unwrap();
+    let running = world.serve(&[]);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    other.append("k", "of another log").expect(0);
+    let report = world.thought(&["verify", "--json"]).expect(0).json();
+    assert_eq!(members(&report), ["events", "findings", "head", "matched", "ok", "runs", "unlisted"].into());
+    let events = world.thought(&["event", "list", "--json", "--limit", "1000"]).expect(0).lines().len();
+    assert_eq!((&report["ok"], &report["runs"], &report["findings"]), (&true.into(), &4.into(), &json!([])));
+    assert_eq!(report["events"], events);
+    let foreign = other.thought(&["verify", "--json"]).expect(0).json()["head"].as_str().unwrap().to_owned();
+    assert_ne!(report["head"], foreign.as_str());
+    let broken = world.thought(&["verify", "--json", "--from", &foreign]).expect(1).json();
+    assert_eq!((members(&broken), &broken["ok"]), (members(&report), &false.into()));
+    let finding = &broken["findings"][0];
+    assert_eq!(members(finding), ["kind", "message", "place"].into(), "{finding}");
+    assert!(finding.as_object().unwrap().values().all(Value::is_string), "{finding}");
+}
+
+#[test]
+fn what_changed_in_a_declaration_is_named_with_what_stood_there() {
+    let world = World::with_config();
+    assert_eq!(world.serve(&[]).stop(), 0);
+    let diff = |more: &[&str]| {
+        world.thought(&[&["declaration", "diff", "document-links"][..], more].concat()).expect(0)
+    };
+    assert_eq!(diff(&["--json"]).json(), json!({ "registered": "document-links@1", "changes": [] }));
+    assert!(diff(&[]).stdout.contains("document-links@1 is as it was registered"));
+    let file = world.config.join("declarations/document-links.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let changed =
+        text.replace("version: 1", "version: 2").replace("    - stream.thought.source.file.renamed\n", "");
+    std::fs::write(&file, changed + "retry: { attempts: 7 }\n").unwrap();
+    let said = diff(&["--json"]).json();
+    assert_eq!(said["registered"], "document-links@1");
+    let changes = said["changes"].as_array().unwrap();
+    let of = |path: &str| changes.iter().find(|change| change["path"] == path).cloned();
+    assert_eq!(of("version"), Some(json!({ "path": "version", "old": 1, "new": 2 })), "{said}");
+    let attempts = of("retry.attempts").unwrap_or_else(|| panic!("{said}"));
+    assert!(attempts["new"] == 7 && attempts["old"].is_u64(), "{attempts}");
+    let is_type = |change: &Value| change["path"].as_str().unwrap().contains("types");
+    assert!(changes.iter().any(is_type), "{said}");
+    assert!(!said.to_string().contains("description"), "{said}");
+    let text = diff(&[]).stdout;
+    assert!(text.contains("version: 1 -> 2") && text.contains("retry.attempts: "), "{text}");
+    // The version that is enabled by now is the one that is held against, by the service as without it.
+    let running = world.serve(&["--paused"]);
+    let none = json!({ "registered": "document-links@2", "changes": [] });
+    assert_eq!(diff(&["--json"]).json(), none);
+    assert_eq!(running.stop(), 0);
+    assert_eq!(diff(&["--json"]).json(), none);
+    world.thought(&["declaration", "diff", "nobody"]).expect(1);
+}
