@@ -170,6 +170,16 @@ impl LogHandle {
         answer.await.map_err(|_| LogError::Unknown)
     }
 
+    /// Waits until the writer has come for work: it is not stuck. One that cannot write answers at once, since all
+    /// it does is to try again, and a service that is started anew could do no more.
+    pub async fn answers(&self) {
+        let mut state = self.state();
+        tokio::select! {
+            () = self.queue.call() => {}
+            _ = state.wait_for(|state| *state != LogState::Writable) => {}
+        }
+    }
+
     /// Says whether commits are taken no more.
     #[must_use]
     pub fn is_closed(&self) -> bool {

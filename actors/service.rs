@@ -22,6 +22,7 @@ mod start;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_domain::commit::{Commit, Verdict};
@@ -59,6 +60,9 @@ pub const ROOT: &str = "thoughtstream";
 /// The kind of the actor that stands for a producer which is a process of its own.
 pub const APART: &str = "producer-apart";
 
+/// Under which name whoever closes what others left open passes kill points; it is no actor.
+pub const RECOVERY: &str = "thoughtstream/recovery";
+
 /// Is everything that is read from the person's configuration and may change with a reload.
 #[derive(Clone)]
 pub struct Loaded {
@@ -95,6 +99,8 @@ pub struct ServiceArgs {
     pub brokers: Brokers,
     /// Whether consumers start nothing until the service is started without it.
     pub paused: bool,
+    /// How long open attempts may go on when the service stops; whoever stops it may cut that short.
+    pub drain: Duration,
     /// Kill points; those of a rehearsal only for a store with its mark.
     pub points: Arc<KillPoints>,
     /// The time.
@@ -138,6 +144,7 @@ pub(crate) struct Shared {
     pub(crate) incarnation: u64,
     pub(crate) cautious: bool,
     pub(crate) paused: bool,
+    pub(crate) drain: Duration,
     pub(crate) load: Load,
     pub(crate) compile: Compile,
     pub(crate) consumers: SupervisorHandle,

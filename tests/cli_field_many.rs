@@ -1,4 +1,4 @@
-//! What went wrong for people who run such services elsewhere, where there are many of a thing: attempts, sends, files, consumers.
+//! What went wrong for people who run such services elsewhere, where there are many of a thing. Each name is the case's.
 
 use std::time::{Duration, Instant};
 

@@ -76,8 +76,9 @@ fn what_changed_in_a_declaration_is_named_with_what_stood_there() {
     let said = diff(&["--json"]).json();
     assert_eq!(said["registered"], "document-links@1");
     let changes = said["changes"].as_array().unwrap();
-    let of = |path: &str| changes.iter().find(|change| change["path"] == path).cloned();
-    assert_eq!(of("version"), Some(json!({ "path": "version", "old": 1, "new": 2 })), "{said}");
+    let of =
+        |path: &str| changes.iter().find(|change| change["path"] == format!("declaration.{path}")).cloned();
+    assert_eq!(of("version"), Some(json!({ "path": "declaration.version", "old": 1, "new": 2 })), "{said}");
     let attempts = of("retry.attempts").unwrap_or_else(|| panic!("{said}"));
     assert!(attempts["new"] == 7 && attempts["old"].is_u64(), "{attempts}");
     let is_type = |change: &Value| change["path"].as_str().unwrap().contains("types");

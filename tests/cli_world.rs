@@ -125,23 +125,7 @@ impl World {
     /// Runs a command at a terminal, and answers it there each time that it asks this; returns its exit code and
     /// everything that stood on the terminal.
     pub(crate) fn at_a_terminal(&self, arguments: &[&str], asks: &str, answers: &[&str]) -> (i32, String) {
-        let terminal = nix::pty::openpty(None, None).unwrap();
-        let mut command = self.command(arguments);
-        command.stdin(terminal.slave.try_clone().unwrap()).stdout(terminal.slave);
-        let mut child = command.spawn().unwrap();
-        // Nobody but the child holds its end, so reading ends when it does.
-        drop(command);
-        let mut master = std::fs::File::from(terminal.master);
-        let (mut shown, mut bytes, mut answered) = (String::new(), [0; 4096], 0);
-        while let Ok(length @ 1..) = master.read(&mut bytes) {
-            shown += &String::from_utf8_lossy(&bytes[..length]);
-            while let Some(answer) = answers.get(answered).filter(|_| shown.matches(asks).count() > answered)
-            {
-                master.write_all(answer.as_bytes()).unwrap();
-                answered += 1;
-            }
-        }
-        (child.wait().unwrap().code().unwrap_or(-1), shown.replace("\r\n", "\n"))
+        on_a_terminal(self.command(arguments), asks, answers)
     }
 
     /// Appends a note by hand.
@@ -170,26 +154,19 @@ impl World {
         arguments: &[&str],
         prepare: impl FnOnce(&mut Command),
     ) -> Running<'_> {
-        let notify = self.base().join("notify");
+        let notify = self.base().join(format!("{name}.notify"));
         std::fs::remove_file(&notify).ok();
         let socket = UnixDatagram::bind(&notify).unwrap();
         std::fs::set_permissions(&notify, std::fs::Permissions::from_mode(0o666)).unwrap();
-        socket.set_read_timeout(Some(READY_PATIENCE)).unwrap();
         let log = std::fs::File::create(self.base().join(format!("{name}.log"))).unwrap();
         let arguments: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
         let mut command = self.command(&arguments);
         command.env("NOTIFY_SOCKET", &notify).stdout(Stdio::null()).stderr(log);
         prepare(&mut command);
         let child = command.spawn().unwrap();
-        let running = Running { world: self, child };
-        let mut bytes = [0; 1024];
-        loop {
-            let length =
-                socket.recv(&mut bytes).unwrap_or_else(|_| panic!("not ready:\n{}", self.log_of(name)));
-            if String::from_utf8_lossy(&bytes[..length]).contains("READY=1") {
-                return running;
-            }
-        }
+        let running = Running { world: self, child, manager: socket, name: name.to_owned() };
+        running.tells("READY=1");
+        running
     }
 
     /// Returns what the service has written to its own log.
@@ -229,13 +206,55 @@ impl World {
     }
 }
 
+/// Runs a command at a terminal, and answers it there each time that it asks this; returns its exit code and everything
+/// that stood on the terminal.
+pub(crate) fn on_a_terminal(mut command: Command, asks: &str, answers: &[&str]) -> (i32, String) {
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    command.stdin(terminal.slave.try_clone().unwrap()).stdout(terminal.slave);
+    let mut child = command.spawn().unwrap();
+    // Nobody but the child holds its end, so reading ends when it does.
+    drop(command);
+    let mut master = std::fs::File::from(terminal.master);
+    let (mut shown, mut bytes, mut answered) = (String::new(), [0; 4096], 0);
+    while let Ok(length @ 1..) = master.read(&mut bytes) {
+        shown += &String::from_utf8_lossy(&bytes[..length]);
+        while let Some(answer) = answers.get(answered).filter(|_| shown.matches(asks).count() > answered) {
+            master.write_all(answer.as_bytes()).unwrap();
+            answered += 1;
+        }
+    }
+    (child.wait().unwrap().code().unwrap_or(-1), shown.replace("\r\n", "\n"))
+}
+
 /// A running service; killed if a test leaves it behind.
 pub(crate) struct Running<'a> {
     world: &'a World,
     child: Child,
+    /// Where the service manager would listen.
+    manager: UnixDatagram,
+    name: String,
 }
 
 impl Running<'_> {
+    /// Waits until it tells the service manager this.
+    #[track_caller]
+    pub(crate) fn tells(&self, word: &str) {
+        let told = self.tells_within(word, READY_PATIENCE);
+        assert!(told, "`{word}` was never told:\n{}", self.world.log_of(&self.name));
+    }
+
+    /// Says whether it tells the service manager this before it has told it nothing for so long.
+    pub(crate) fn tells_within(&self, word: &str, silence: Duration) -> bool {
+        self.manager.set_read_timeout(Some(silence)).unwrap();
+        let mut bytes = [0; 1024];
+        while let Ok(length) = self.manager.recv(&mut bytes) {
+            if String::from_utf8_lossy(&bytes[..length]).contains(word) {
+                return true;
+            }
+        }
+        false
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use thoughtstream_domain::commit::{Commit, Verdict};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// The most commits of one group: it bounds how long the last of them waits for the first.
 const GROUP_COMMITS_MAX: usize = 512;
@@ -40,6 +40,8 @@ struct State {
     waiting: VecDeque<Pending>,
     errands: VecDeque<Errand>,
     closed: bool,
+    /// Whether somebody wants the writer to come by although nothing waits.
+    called: bool,
     /// Which writer may take groups; a writer of an earlier term leaves.
     term: u64,
 }
@@ -49,6 +51,8 @@ struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    /// How often a writer has come for work.
+    rounds: watch::Sender<u64>,
 }
 
 impl std::fmt::Debug for Queue {
@@ -99,6 +103,15 @@ impl Queue {
         drop(state);
         self.changed.notify_all();
         true
+    }
+
+    /// Calls the writer, whether anything waits or not, and waits until it has come for work.
+    pub(super) async fn call(&self) {
+        // What it has come for so far is seen; nothing of a call is kept but that there was one.
+        let mut rounds = self.rounds.subscribe();
+        self.state().called = true;
+        self.changed.notify_all();
+        rounds.changed().await.ok();
     }
 
     /// Returns how many commits wait.
@@ -166,13 +179,16 @@ impl Queue {
     pub(super) fn take(&self, term: u64, patience: Duration) -> Taken {
         let state = self.state();
         let idle = |state: &mut State| {
-            state.waiting.is_empty() && state.errands.is_empty() && !state.closed && state.term == term
+            let waits = !state.waiting.is_empty() || !state.errands.is_empty() || state.called;
+            !waits && !state.closed && state.term == term
         };
         let (mut state, _) =
             self.changed.wait_timeout_while(state, patience, idle).unwrap_or_else(PoisonError::into_inner);
         if state.term != term {
             return Taken::Dismissed;
         }
+        state.called = false;
+        self.rounds.send_modify(|rounds| *rounds = rounds.wrapping_add(1));
         if let Some(errand) = state.errands.pop_front() {
             return Taken::Errand(errand);
         }

@@ -14,7 +14,7 @@ use thoughtstream_domain::privacy::Privacy;
 
 use super::*;
 use crate::hub::SourceFilter;
-use crate::killpoint::KillPoints;
+use crate::killpoint::{KillAction, KillPoint, KillPoints, Trap};
 
 /// Fails as told, and otherwise keeps ids in memory the way the log does: once each.
 #[derive(Default)]
@@ -210,6 +210,35 @@ async fn a_killed_writer_leaves_its_queue_to_the_next() {
     }
     log.close(); // the last writer lets the ledger go when it has finished
     assert_eq!(ledger.lock().unwrap().events.len(), 200);
+}
+
+#[tokio::test]
+async fn a_writer_that_is_stuck_does_not_answer_and_one_that_cannot_write_does() {
+    let (log, points) = (LogHandle::default(), KillPoints::for_rehearsal());
+    let (args, _ledger) = args(&log, FakeLedger::default());
+    let args = WriterArgs { points: Arc::clone(&points), ..args };
+    let (_writer, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    log.answers().await;
+    let held = points.arm(Trap::new(KillPoint::CommitBefore, KillAction::Hold)).unwrap();
+    let waiting = tokio::spawn(log.submit(Arc::new(commit(1))).settled());
+    points.sprung(held).await;
+    for _ in 0..3 {
+        let answers = tokio::time::timeout(Duration::from_millis(20), log.answers()).await;
+        assert!(answers.is_err(), "it holds a group and comes for no other");
+    }
+    points.release(held);
+    log.answers().await;
+    assert!(matches!(waiting.await.unwrap(), Ok(Verdict::Committed(_))));
+    // It is not stuck while it tries again: whoever starts the service anew would gain nothing.
+    log.state
+        .send_replace(LogState::Unwritable { code: "disk-full".into(), since: Timestamp::from_millis(0) });
+    let held = points.arm(Trap::new(KillPoint::CommitBefore, KillAction::Hold)).unwrap();
+    drop(log.submit(Arc::new(commit(2))));
+    points.sprung(held).await;
+    log.answers().await;
+    points.release(held);
+    log.close();
+    joined.await.unwrap();
 }
 
 #[tokio::test]

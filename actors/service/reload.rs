@@ -236,6 +236,7 @@ impl ServiceHandle {
             }
         })
         .shutdown(Shutdown::Ask(Shutdown::STOP_WITHIN))
+        .draining(self.0.drain)
         .initially(if quarantined { Initially::Quarantined } else { Initially::Running })
         .on_exit(move |report| recover(recoverer.clone(), key.clone(), report))
     }
@@ -276,7 +277,7 @@ impl ServiceHandle {
             log: self.0.log.clone(),
             clock: Arc::clone(&self.0.clock),
             policy_of: Arc::new(policy_of),
-            site: self.0.points.site("thoughtstream/recovery".into(), None),
+            site: self.0.points.site(super::RECOVERY.into(), None),
             incarnation: self.0.incarnation,
         }
     }

@@ -23,9 +23,12 @@ use crate::producer::{Producer, ProducerArgs, ProducerSpec, Runs, SkippedSlot};
 use crate::recovery::{RecoveryError, SERVICE_ENDED};
 use crate::scribe::{Scribe, ScribeArgs, of_service};
 use crate::supervisor::{
-    ChildName, ChildSpec, Env, NoticeQueue, RestartPolicy, Shutdown, Started, Strategy, SupervisorSpec,
-    launch,
+    ChildName, ChildSpec, ChildState, Env, NoticeQueue, RestartPolicy, Shutdown, Started, Strategy,
+    SupervisorHandle, SupervisorSpec, launch,
 };
+
+/// The name of the log writer in the tree.
+const LOG: &str = "log";
 
 /// How long the log writer has to finish what waits when the service stops.
 const WRITER_STOPS_WITHIN: Duration = Duration::from_secs(10);
@@ -94,6 +97,7 @@ fn open(args: ServiceArgs, loaded: &Loaded, consumers: &SupervisorSpec) -> Resul
         incarnation,
         cautious: clean == Some(false),
         paused: args.paused,
+        drain: args.drain,
         load: args.load,
         compile: args.compile,
         consumers: consumers.handle(),
@@ -123,7 +127,8 @@ impl Service {
     /// [`StartError`]; nothing runs then.
     pub async fn start(args: ServiceArgs) -> Result<Self, StartError> {
         let loaded = (args.load)().map_err(StartError::Problems)?;
-        let consumers = SupervisorSpec::pool(ChildName::fixed("consumers"));
+        let close_within = SupervisorSpec::CLOSE_WITHIN.max(args.drain + Shutdown::STOP_WITHIN);
+        let consumers = SupervisorSpec::pool(ChildName::fixed("consumers")).close_within(close_within);
         let Opened { handle, clean, producers, brokers, program, support, extra } =
             open(args, &loaded, &consumers)?;
         let (notices, received) = NoticeQueue::new(NoticeQueue::CAPACITY);
@@ -153,6 +158,7 @@ impl Service {
         }
         let env = Env::new(incarnation, Arc::new(notices));
         let root = launch(root, env).await.map_err(StartError::Tree)?;
+        tokio::spawn(tell_who_waits(root.handle().clone(), handle.0.log.clone()));
         // The cell is empty: this is the only place that fills it.
         drop(handle.0.root.set(root.handle().clone()));
         let service = Self { handle, root };
@@ -201,6 +207,13 @@ impl Service {
     }
 }
 
+/// Once the writer is down for good, whoever still waits for it is told so: a service that has given its writer up
+/// would else wait out the bounds of all the others before it ends.
+async fn tell_who_waits(root: SupervisorHandle, log: LogHandle) {
+    root.wait_until(LOG, |writer| writer.state == ChildState::Stopped).await;
+    log.abandon();
+}
+
 /// Says whether the service before this one stopped in order; `None` if there was none.
 fn stopped_in_order(reader: &Reader) -> Result<Option<bool>, RowError> {
     let source = SourceId::supervision();
@@ -240,7 +253,7 @@ impl ServiceHandle {
 
     fn writer_child(&self) -> ChildSpec {
         let this = self.clone();
-        ChildSpec::new(ChildName::fixed("log"), "log-writer", move |context| {
+        ChildSpec::new(ChildName::fixed(LOG), "log-writer", move |context| {
             let args = WriterArgs {
                 log: this.0.log.clone(),
                 ledger: Arc::clone(&this.0.ledger) as _,
@@ -252,11 +265,16 @@ impl ServiceHandle {
                     Arc::new(move || clock.now())
                 },
             };
-            let log = this.0.log.clone();
+            let (log, probed) = (this.0.log.clone(), this.0.log.clone());
             async move {
                 let actor = context.spawn(LogWriter, args).await?;
                 // Closing the queue lets the writer finish what waits; it then stops by itself.
-                Ok(Started::new(actor.get_cell()).asked_by(move |_| log.close()))
+                let started = Started::new(actor.get_cell()).asked_by(move |_| log.close());
+                // The actor handles messages although its thread may be stuck: the thread is asked.
+                Ok(started.probed_by(move || {
+                    let probed = probed.clone();
+                    Box::pin(async move { probed.answers().await })
+                }))
             }
         })
         .policy(RestartPolicy::escalate())

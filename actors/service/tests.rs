@@ -23,6 +23,7 @@ use crate::clock::SystemClock;
 use crate::consumer::Work;
 use crate::killpoint::{KillAction, KillPoint, Trap};
 use crate::producer::{ProducerSpec, Runs};
+use crate::supervisor::Shutdown;
 
 const STRUCTURE: &str = "
 id: document-structure
@@ -88,6 +89,7 @@ impl Bench {
             compile: Arc::new(|set| compile(set, &Facilities::default())),
             brokers: Brokers::default(),
             paused: false,
+            drain: Shutdown::STOP_WITHIN,
             points: Arc::clone(&self.points),
             clock: Arc::new(SystemClock),
             program: "test".to_owned(),
@@ -225,6 +227,7 @@ async fn an_escalation_reaches_the_consumer_it_is_addressed_to_and_no_other() {
         }),
         brokers: Brokers::default(),
         paused: false,
+        drain: Shutdown::STOP_WITHIN,
         points: KillPoints::disabled(),
         clock: Arc::new(SystemClock),
         program: "test".to_owned(),
@@ -276,6 +279,7 @@ async fn a_changed_declaration_under_an_unchanged_version_is_refused_and_a_bump_
         compile: Arc::new(|set| compile(set, &Facilities::default())),
         brokers: Brokers::default(),
         paused: false,
+        drain: Shutdown::STOP_WITHIN,
         points: KillPoints::disabled(),
         clock: Arc::new(SystemClock),
         program: "test".to_owned(),
@@ -294,4 +298,22 @@ async fn a_changed_declaration_under_an_unchanged_version_is_refused_and_a_bump_
     service.ended().await;
     drop((service, reader));
     bench.verified();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_for_a_writer_that_was_given_up_is_told_before_the_others_have_ended() {
+    let bench = Bench::new();
+    let service = bench.start(STRUCTURE).await;
+    for _ in 0..10 {
+        bench.points.arm(Trap::new(KillPoint::CommitBefore, KillAction::Panic)).unwrap();
+    }
+    bench.note("a.md", "# One\n");
+    service.handle().look_at("filesystem:notes").unwrap();
+    let waiting = service.handle().0.log.commit(Commit::default());
+    tokio::select! {
+        biased;
+        verdict = waiting => assert!(matches!(verdict, Err(LogError::Closed)), "{verdict:?}"),
+        outcome = service.root.wait() => panic!("{outcome:?}, and nobody was told"),
+    }
+    assert!(matches!(service.ended().await, Outcome::Fatal { .. }));
 }

@@ -207,6 +207,7 @@ pub struct ChildSpec {
     pub(crate) kind: &'static str,
     pub(crate) policy: RestartPolicy,
     pub(crate) shutdown: Shutdown,
+    pub(crate) drain: Option<Duration>,
     pub(crate) initially: Initially,
     pub(crate) start_within: Duration,
     pub(crate) recover_within: Duration,
@@ -235,6 +236,7 @@ impl ChildSpec {
             kind,
             policy: RestartPolicy::quarantine(),
             shutdown: Shutdown::Stop(Shutdown::STOP_WITHIN),
+            drain: None,
             initially: Initially::Running,
             start_within: Self::START_WITHIN,
             recover_within: Self::RECOVER_WITHIN,
@@ -281,6 +283,13 @@ impl ChildSpec {
     #[must_use]
     pub fn shutdown(self, shutdown: Shutdown) -> Self {
         Self { shutdown, ..self }
+    }
+
+    /// Gives it another time to end in when its supervisor closes, for work that may then be finished; whoever stops or
+    /// restarts it alone does not wait for that.
+    #[must_use]
+    pub fn draining(self, within: Duration) -> Self {
+        Self { drain: Some(within), ..self }
     }
 
     /// Sets what it does when its supervisor starts.

@@ -80,7 +80,8 @@ impl SupervisorState {
                 None => started.cell.stop(stop_text()),
             },
         }
-        let within = slot.spec.shutdown.within();
+        let alone = slot.spec.shutdown.within();
+        let within = if self.closing.is_some() { slot.spec.drain.unwrap_or(alone) } else { alone };
         self.later(within, SupervisorMessage::StopOverdue { order, incarnation });
     }
 

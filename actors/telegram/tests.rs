@@ -21,6 +21,7 @@ use super::*;
 use crate::broker::Brokers;
 use crate::clock::SystemClock;
 use crate::service::{Loaded, Service, ServiceArgs};
+use crate::supervisor::Shutdown;
 
 const TOKEN: &str = "100000001:rehearsal";
 
@@ -101,6 +102,7 @@ impl Bench {
             }),
             compile: Arc::new(|set| crate::service::compile(set, &crate::consumer::Facilities::default())),
             paused: false,
+            drain: Shutdown::STOP_WITHIN,
             points: Arc::clone(&self.points),
             clock: Arc::new(SystemClock),
             program: "test".to_owned(),

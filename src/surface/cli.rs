@@ -265,7 +265,10 @@ fn show_usage(error: &clap::Error, json: bool, out: &mut Out) -> Exit {
     }
     match out.text(&text).and_then(|()| out.flush()).map_err(Failure::from) {
         Ok(()) => Exit::Done,
-        Err(failure) => failure.exit(),
+        Err(failure) => {
+            out.failure(&failure, json);
+            failure.exit()
+        }
     }
 }
 

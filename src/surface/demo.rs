@@ -17,6 +17,7 @@ use thoughtstream_actors::clock::SystemClock;
 use thoughtstream_actors::consumer::Facilities;
 use thoughtstream_actors::killpoint::{KillAction, KillPoint, KillPoints, Trap};
 use thoughtstream_actors::service::{Loaded, Service, ServiceArgs, compile};
+use thoughtstream_actors::supervisor::Shutdown;
 use thoughtstream_channels::filesystem::rules::{Bounds, ScanRules, Selection};
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet, load_all};
 use thoughtstream_domain::id::SourceId;
@@ -165,6 +166,7 @@ fn arguments(stage: &Stage, points: Arc<KillPoints>) -> Result<ServiceArgs, Fail
         compile: Arc::new(|set: &DeclarationSet| compile(set, &Facilities::default())),
         brokers: Brokers::default(),
         paused: false,
+        drain: Shutdown::STOP_WITHIN,
         points,
         clock: Arc::new(SystemClock),
         program: env!("CARGO_PKG_VERSION").to_owned(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use thoughtstream_actors::log::{LogError, LogState};
 use thoughtstream_actors::service::{OperateError, ReloadError, ServiceHandle};
+use thoughtstream_actors::supervisor::TreeNode;
 use thoughtstream_domain::commit::{Refusal, Verdict};
 use thoughtstream_domain::declaration::Catalog;
 use thoughtstream_domain::id::{ConsumerId, SourceId};
@@ -249,11 +250,17 @@ impl ServiceDesk {
             }
             Operate::Arm { point, action, passage, actor } => {
                 let trap = rehearsal::trap(point, action, *passage, actor.as_deref())?;
+                if let Some(actor) = actor {
+                    rehearsal::check_armed(&self.tree().await?, actor)?;
+                }
                 let armed = self.service.points().arm(trap);
                 armed.map_err(|error| Failure::of(Exit::Refused, "rehearsal.arm", &error))?;
                 self.said(reply, "armed", point).await
             }
             Operate::Kill { path } => {
+                if self.service.points().is_rehearsal() {
+                    rehearsal::check_killed(&self.tree().await?, path)?;
+                }
                 self.service.kill(path).map_err(actor_failure)?;
                 self.said(reply, "killed", path).await
             }
@@ -295,6 +302,10 @@ impl ServiceDesk {
         let hide =
             move |look: &Look<'_>| query::inbox::postpone(&query::inbox::everything(look)?, &id, until, &by);
         self.settle_decision(self.looking(true, hide).await?).await
+    }
+
+    async fn tree(&self) -> Result<TreeNode, Failure> {
+        self.service.tree().await.ok_or_else(|| bug("the tree is not up"))
     }
 
     async fn restart(&self, consumer: &ConsumerId, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {

@@ -3,12 +3,18 @@
 use std::path::Path;
 
 use thoughtstream_actors::killpoint::{KillAction, KillPoint, Trap};
+use thoughtstream_actors::service::RECOVERY;
+use thoughtstream_actors::supervisor::TreeNode;
+use thoughtstream_domain::yaml::nearest;
 use thoughtstream_effects::atomic;
 use thoughtstream_store::{CreateError, Options, Store};
 
 use crate::chance;
 use crate::exit::Exit;
 use crate::failure::Failure;
+
+/// Under which name whoever decides about proposals passes kill points.
+pub(crate) const DESK: &str = "desk";
 
 /// How the mark of a rehearsal begins; the chance that a random mark does is one in 2^72.
 const WORD: &[u8; 9] = b"rehearsal";
@@ -68,6 +74,55 @@ pub fn trap(point: &str, action: &str, passage: u32, actor: Option<&str>) -> Res
         Some(actor) => trap.of(actor),
         None => trap,
     })
+}
+
+/// Passes kill points and is in no tree: who decides about proposals, and who closes what others left open.
+const BESIDE_THE_TREE: [&str; 2] = [DESK, RECOVERY];
+
+/// Refuses to set a trap for an actor that nobody is: it would wait for ever. The path is a whole one.
+///
+/// # Errors
+/// [`Failure`] with the nearest path.
+pub(crate) fn check_armed(tree: &TreeNode, actor: &str) -> Result<(), Failure> {
+    let mut known = Vec::new();
+    paths(tree, &tree.name, &mut known);
+    known.extend(BESIDE_THE_TREE.map(str::to_owned));
+    check(&known, actor)
+}
+
+/// Refuses to kill an actor that nobody is. The path is one below the root.
+///
+/// # Errors
+/// [`Failure`] with the nearest path.
+pub(crate) fn check_killed(tree: &TreeNode, actor: &str) -> Result<(), Failure> {
+    let mut known = Vec::new();
+    for child in &tree.children {
+        paths(child, &child.name, &mut known);
+    }
+    check(&known, actor)
+}
+
+/// Collects the path of a node and of all below it.
+fn paths(node: &TreeNode, path: &str, found: &mut Vec<String>) {
+    found.push(path.to_owned());
+    for child in &node.children {
+        paths(child, &format!("{path}/{}", child.name), found);
+    }
+}
+
+fn check(known: &[String], actor: &str) -> Result<(), Failure> {
+    if known.iter().any(|path| path == actor) {
+        return Ok(());
+    }
+    // Whoever begins a path at another place than this command does means the same actor.
+    let last = actor.rsplit('/').next().unwrap_or(actor);
+    let same = known.iter().find(|path| path.rsplit('/').next() == Some(last));
+    let near = nearest(actor, known.iter().map(String::as_str)).or(same.map(String::as_str));
+    let failure = Failure::new(Exit::Refused, "actor.unknown", format!("no actor is `{actor}`"));
+    Err(failure.with_hint(match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`thought tree` shows who is there".to_owned(),
+    }))
 }
 
 #[cfg(test)]

@@ -289,6 +289,7 @@ pub(crate) fn work(
         children.extend(doors(service));
         children
     };
+    let drain = Duration::from_millis(loaded.config.drain_ms);
     let brokers = Brokers::new(
         loaded.config.providers.iter().cloned(),
         Credentials::of_process(&session.places.config),
@@ -309,6 +310,7 @@ pub(crate) fn work(
         load: loader(session.places.clone(), loaded, at_start),
         compile: Arc::new(move |set: &DeclarationSet| compile(set, &facilities)),
         paused: how.paused,
+        drain,
         clock: Arc::new(SystemClock),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         support: vec![cells.child()],

@@ -53,6 +53,25 @@ fn whoever_is_killed_in_flight_leaves_one_request_an_attempt() {
 }
 
 #[test]
+fn what_a_provider_is_still_asked_when_the_service_stops_may_be_answered_within_the_drain() {
+    let hold = Manner { hold: Some("gate".to_owned()), ..Manner::default() };
+    let stage = Stage::new(Script::answering(json(GOOD).in_manner(hold)), &Terms::default());
+    stage.change("config.yaml", "sources: []", "sources: []\ndrain: 2m");
+    let mut service = stage.world.serve(&[]);
+    stage.world.append("one", "text").expect(0);
+    stage.runtime.block_on(stage.rehearsal.until_held("gate", 1));
+    service.signal(nix::sys::signal::Signal::SIGTERM);
+    service.tells("STOPPING=1");
+    // Whoever has no such work to finish is given less.
+    assert!(!service.ends_within(std::time::Duration::from_secs(7)), "{}", stage.world.log());
+    stage.rehearsal.release("gate");
+    assert_eq!(service.wait(), 0);
+    let runs = stage.runs();
+    assert_eq!((runs.len(), &runs[0]["state"], stage.requests()), (1, &"completed".into(), 1));
+    stage.verify();
+}
+
+#[test]
 fn a_trap_at_any_step_before_the_answer_ends_its_actor_and_leaves_one_output() {
     trapped(&["received.before", "received.inside", "received.after", "started.before"]);
     trapped(&["started.inside", "started.after", "runner.before", "runner.inside"]);

@@ -14,6 +14,7 @@ use thoughtstream_domain::transform::structure::DocumentStructure;
 
 use super::*;
 use crate::runner::{RunFailure, Runner};
+use crate::supervisor::Shutdown;
 
 /// Which version ran on which sequence, in order.
 type Ran = Arc<Mutex<Vec<(u32, u64)>>>;
@@ -119,6 +120,7 @@ impl Versions {
             }),
             brokers: Brokers::default(),
             paused: false,
+            drain: Shutdown::STOP_WITHIN,
             points: KillPoints::disabled(),
             clock: Arc::new(SystemClock),
             program: "test".to_owned(),

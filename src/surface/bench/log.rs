@@ -11,6 +11,7 @@ use thoughtstream_actors::consumer::{ConsumerSpec, Facilities, Work};
 use thoughtstream_actors::killpoint::KillPoints;
 use thoughtstream_actors::runner::{RunFailure, Runner};
 use thoughtstream_actors::service::{Compile, Loaded, Service, ServiceArgs, ServiceHandle};
+use thoughtstream_actors::supervisor::Shutdown;
 use thoughtstream_domain::commit::Verdict;
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet, TransformInfo, load_all};
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope, Event};
@@ -98,6 +99,7 @@ impl Subject {
             producers: Vec::new(),
             brokers: Brokers::default(),
             paused: false,
+            drain: Shutdown::STOP_WITHIN,
             points: KillPoints::disabled(),
             clock: Arc::new(SystemClock),
             program: "bench".to_owned(),

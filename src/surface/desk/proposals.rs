@@ -14,11 +14,9 @@ use crate::failure::Failure;
 use crate::operate::{Done, Operation};
 use crate::proposals::{self, DecideRequest, Made, Next, ROUNDS_MAX, Rest, overtaken, settled, to_project};
 use crate::query::proposals::Home;
+use crate::rehearsal::DESK;
 use crate::session::now;
 use crate::socket::{Peer, Reply};
-
-/// The name by which a rehearsal's traps know the desk.
-const DESK: &str = "desk";
 
 /// The kill points around one commit.
 type Points = [KillPoint; 3];

@@ -10,7 +10,7 @@ use thoughtstream_actors::killpoint::KillPoints;
 use thoughtstream_actors::log::LogError;
 use thoughtstream_actors::producer::{ProducerSpec, Runs};
 use thoughtstream_actors::service::{Service, ServiceArgs, ServiceHandle};
-use thoughtstream_actors::supervisor::{ChildState, Outcome};
+use thoughtstream_actors::supervisor::{ChildState, Outcome, Shutdown};
 use thoughtstream_channels::filesystem::producer::RemovalRule;
 use thoughtstream_channels::filesystem::rules::{Bounds, ScanRules, Selection};
 use thoughtstream_channels::filesystem::watch::WatchSettings;
@@ -221,6 +221,7 @@ impl Stage {
             producers,
             brokers: Brokers::default(),
             paused: false,
+            drain: Shutdown::STOP_WITHIN,
             points: Arc::clone(&self.points),
             clock: Arc::clone(&self.clock),
             program: "chaos".to_owned(),

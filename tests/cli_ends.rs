@@ -1,0 +1,264 @@
+//! How the service ends, and how commands end whose service does: at once on a second signal, with 70 when its writer is
+//! given up, with 5 when an answer is lost, with 4 when nobody answers; and what the service manager is told.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::cli_world::{Answer, World};
+
+/// Something that takes longer than this never comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Makes a world in which things may be made to fail.
+fn rehearsal() -> World {
+    let mut world = World::with_config();
+    world.data = world.base().join("rehearsal");
+    world.thought(&["rehearsal", "create"]).expect(0);
+    world
+}
+
+fn arm(world: &World, point: &str, action: &str) {
+    world.thought(&["rehearsal", "arm", point, action]).expect(0);
+}
+
+/// Begins to append a note, and does not wait for the answer.
+fn appending(world: &World, key: &str) -> Child {
+    let kind = ["--type", "stream.thought.source.note", "--payload", "-"];
+    let arguments = [&["event", "append", "--source", "notes:test", "--key", key][..], &kind].concat();
+    let payload = world.base().join("payload");
+    std::fs::write(&payload, r#"{"text":"x"}"#).unwrap();
+    let mut command = world.command(&arguments);
+    command.stdin(std::fs::File::open(payload).unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+fn ended(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Waits until the service's own log says this.
+fn until_logged(world: &World, words: &str) {
+    world.until(&["--version"], |_| world.log().contains(words));
+}
+
+#[test]
+fn a_first_signal_lets_open_work_go_on_and_a_second_one_ends_it_at_once() {
+    let world = rehearsal();
+    let config = world.config.join("config.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let kept: Vec<&str> = text.lines().filter(|line| !line.starts_with("drain:")).collect();
+    std::fs::write(&config, kept.join("\n") + "\ndrain: 10m\n").unwrap();
+    let running = world.serve(&[]);
+    world.until_idle();
+    let tasks = "thoughtstream/consumers/document-tasks";
+    world.thought(&["rehearsal", "arm", "attempt.runner.inside", "hold", "--actor", tasks]).expect(0);
+    std::fs::write(world.notes.join("a.md"), "# One\n- [ ] a\n").unwrap();
+    let open = ["run", "list", "--json", "--consumer", "document-tasks", "--state", "started"];
+    world.until(&open, |answer| answer.code == 0 && answer.lines().len() == 1);
+    running.signal(Signal::SIGTERM);
+    running.tells("STOPPING=1");
+    until_logged(&world, "open work may finish");
+    assert!(!world.log().contains("stopping at once"), "nobody has said so: {}", world.log());
+    running.signal(Signal::SIGINT);
+    until_logged(&world, "stopping at once");
+    assert_eq!(running.wait(), 0);
+    // What was cut off is closed by the next start, as declared, and done.
+    world.thought(&["verify"]).expect(0);
+    let running = world.serve(&[]);
+    world.until_idle();
+    let all = world.thought(&["run", "list", "--json", "--consumer", "document-tasks"]).expect(0).lines();
+    let states: Vec<&str> = all.iter().map(|run| run["state"].as_str().unwrap()).collect();
+    assert_eq!(states.iter().filter(|state| **state == "completed").count(), 1, "{states:?}");
+    assert!(states.len() == 2 && !states.contains(&"started"), "{states:?}");
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+}
+
+/// Returns how the writer is shown.
+fn writer(world: &World) -> Value {
+    let tree = world.thought(&["tree", "--json"]).expect(0).json();
+    tree["children"].as_array().unwrap().iter().find(|child| child["name"] == "log").unwrap().clone()
+}
+
+#[test]
+fn the_service_manager_hears_of_work_that_moves_and_nothing_once_the_writer_is_stuck() {
+    let world = rehearsal();
+    let running = world.serve_in(&[], |command| {
+        command.env("WATCHDOG_USEC", "200000");
+    });
+    for _ in 0..3 {
+        running.tells("WATCHDOG=1");
+    }
+    assert_eq!(writer(&world).get("answering"), None, "it is told only of those who do not");
+    arm(&world, "commit.before", "hold");
+    let append = appending(&world, "k");
+    let begun = Instant::now();
+    // Fifty times as long as between two reports.
+    while running.tells_within("WATCHDOG=1", Duration::from_secs(5)) {
+        assert!(begun.elapsed() < PATIENCE, "it goes on reporting");
+    }
+    // Whoever looks is answered, and shown who is stuck.
+    assert_eq!(writer(&world)["answering"], false);
+    assert!(world.thought(&["tree"]).expect(0).stdout.contains("not answering"));
+    world.thought(&["event", "list"]).expect(0);
+    // The service manager would end it now.
+    running.kill();
+    ended(append);
+    world.thought(&["verify"]).expect(0);
+    let running = world.serve(&[]);
+    assert_eq!(world.append("k", "x").expect(0).json()["already"], false, "nothing of it was written");
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
+    let world = World::with_config();
+    // Coming back at all means that it has said so.
+    let running = world.serve(&[]);
+    world.thought(&["stop"]).expect(0);
+    running.tells("STOPPING=1");
+    assert_eq!(running.wait(), 0);
+}
+
+#[test]
+fn a_writer_that_cannot_be_kept_alive_ends_the_service_with_70_and_loses_nothing() {
+    let world = rehearsal();
+    let running = world.serve(&[]);
+    world.until_idle();
+    world.append("before", "acknowledged").expect(0);
+    // One more than are answered by a new start; each springs at a passage of its own.
+    for _ in 0..7 {
+        arm(&world, "commit.before", "panic");
+    }
+    let append = world.append("k", "x");
+    assert!(append.code == 5 && append.stderr.contains("run the same command again"), "{append:?}");
+    assert_eq!(running.wait(), 70);
+    let log = world.log();
+    assert!(log.contains("`thoughtstream/log` could not be kept alive"), "{log}");
+    assert!(log.contains("service.gave-up") && log.contains("what was acknowledged is safe"), "{log}");
+    world.thought(&["verify"]).expect(0);
+    let running = world.serve(&[]);
+    assert_eq!(world.append("before", "acknowledged").expect(0).json()["already"], true);
+    world.append("k", "x").expect(0);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    assert_eq!(
+        world.thought(&["event", "list", "--json", "--source", "notes:test"]).expect(0).lines().len(),
+        2
+    );
+}
+
+#[test]
+fn an_answer_that_is_lost_is_5_and_the_same_command_finds_out() {
+    for (point, written) in
+        [("commit.before", Some(false)), ("commit.inside", None), ("commit.after-sync", Some(true))]
+    {
+        let world = rehearsal();
+        let running = world.serve(&[]);
+        world.until_idle();
+        arm(&world, point, "abort-process");
+        let lost = world.append("k", "x").expect(5);
+        let failure: Value = serde_json::from_str(&lost.stderr).unwrap();
+        assert_eq!((&failure["code"], &failure["exit"]), (&"socket.unknown".into(), &5.into()), "{point}");
+        assert!(failure["hint"].as_str().unwrap().contains("same"), "{failure}");
+        assert!(lost.stdout.is_empty());
+        running.wait();
+        let again = world.append("k", "x").expect(0).json();
+        if let Some(written) = written {
+            assert_eq!(again["already"], written, "{point}");
+        }
+        assert_eq!(world.append("k", "x").expect(0).json()["already"], true);
+        let notes = ["event", "list", "--json", "--source", "notes:test"];
+        assert_eq!(world.thought(&notes).expect(0).lines().len(), 1, "{point}");
+        world.thought(&["verify"]).expect(0);
+    }
+}
+
+#[test]
+fn a_decision_whose_answer_is_lost_is_5_too_and_is_made_once() {
+    let world = rehearsal();
+    let running = world.serve(&[]);
+    world.until_idle();
+    arm(&world, "commit.after-sync", "abort-process");
+    let pause = ["consumer", "pause", "document-tasks"];
+    let lost = world.thought(&pause).expect(5);
+    assert!(lost.stderr.contains("run the same command again"), "{}", lost.stderr);
+    running.wait();
+    assert_eq!(world.thought(&[&pause[..], &["--json"]].concat()).expect(0).json()["already"], true);
+}
+
+#[test]
+fn a_service_that_stands_still_is_named_and_nobody_hangs() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    world.until_idle();
+    running.signal(Signal::SIGSTOP);
+    let pid = running.pid().to_string();
+    let append =
+        ["event", "append", "--source", "notes:test", "--type", "stream.thought.source.note", "--payload"];
+    let payload = world.base().join("payload");
+    std::fs::write(&payload, r#"{"text":"x"}"#).unwrap();
+    let append = [&append[..], &[payload.to_str().unwrap(), "--key", "k"]].concat();
+    let commands: [&[&str]; 10] = [
+        &["status"],
+        &["tree"],
+        &["inbox"],
+        &["verify"],
+        &["event", "list"],
+        &["why", "document-tasks"],
+        &["consumer", "pause", "document-tasks"],
+        &["stop"],
+        &append,
+        &["serve"],
+    ];
+    for (command, answer) in commands.iter().zip(world.at_once(&commands)) {
+        assert_eq!(answer.code, 4, "{command:?} {answer:?}");
+        assert!(answer.stdout.is_empty() && answer.stderr.contains(&pid), "{command:?} {answer:?}");
+        let silent = command[0] == "serve" || answer.stderr.contains("which does not answer");
+        assert!(silent, "{command:?} {answer:?}");
+    }
+    let diagnosis = world.thought(&["doctor", "--quick", "--json"]).expect(4);
+    assert!(diagnosis.stdout.contains("which does not answer"), "{diagnosis:?}");
+    // Nothing of what was asked came through, and nothing is done late.
+    running.signal(Signal::SIGCONT);
+    world.until_idle();
+    let states = world.thought(&["consumer", "list", "--json", "--state", "paused"]).expect(0).lines();
+    assert!(states.is_empty(), "{states:?}");
+    assert_eq!(world.append("k", "x").expect(0).json()["already"], false);
+    assert_eq!(running.stop(), 0);
+}
+
+/// Runs a command that can write none of its answer.
+fn onto_a_full_device(world: &World, arguments: &[&str]) -> Answer {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    world.command(arguments).stdout(full).output().unwrap().into()
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure_with_its_reason() {
+    let world = World::with_config();
+    world.append("k", "x").expect(0);
+    let commands: [&[&str]; 7] = [
+        &["--help"],
+        &["event", "--help"],
+        &["--version"],
+        &["event", "list"],
+        &["declaration", "list"],
+        &["completions", "bash"],
+        &["man"],
+    ];
+    for command in commands {
+        let answer = onto_a_full_device(&world, command);
+        assert_eq!(answer.code, 4, "{command:?} {answer:?}");
+        assert!(answer.stderr.contains("cannot write the output"), "{command:?} {}", answer.stderr);
+        assert!(answer.stderr.contains("No space left") && answer.stderr.contains("output.write"));
+        assert_eq!(answer.stderr.lines().count(), 1, "{}", answer.stderr);
+    }
+    let told = onto_a_full_device(&world, &["event", "list", "--json"]);
+    let failure: Value = serde_json::from_str(&told.stderr).unwrap();
+    assert_eq!((&failure["code"], &failure["exit"]), (&"output.write".into(), &4.into()));
+}
