@@ -24,7 +24,7 @@ fn mode(path: &Path, bits: u32) {
 }
 
 /// Gives a file, or a directory with all that is in it, to that user.
-fn give(path: &Path) {
+pub(crate) fn give(path: &Path) {
     chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     if path.is_dir() && !path.is_symlink() {
         for entry in std::fs::read_dir(path).unwrap() {

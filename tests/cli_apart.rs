@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::chaos_refusals::give;
+use crate::cli_remembering::{MEMORY, Stage};
 use crate::cli_world::{Answer, Running, World};
 
 pub(crate) const SOURCE: &str = "filesystem:notes";
@@ -365,4 +367,97 @@ fn what_does_not_run_apart_is_refused_with_its_reason() {
     let answer = world.thought(&["declaration", "check"]).expect(2);
     let said = format!("{}{}", answer.stdout, answer.stderr);
     assert!(said.contains("config.producer-only") && said.contains("both asks for updates"), "{said}");
+}
+
+#[test]
+fn an_agents_memory_lies_in_a_folder_that_runs_apart_and_a_change_of_it_is_written_and_seen() {
+    const MEMORY_SOURCE: &str = "filesystem:telegram-agent-context";
+    let stage = Stage::new();
+    let world = &stage.world;
+    let config = world.config.join("config.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let apart = text.replacen("privacy: sensitive }", "privacy: sensitive, producerOnly: true }", 1);
+    assert_ne!(apart, text);
+    std::fs::write(&config, apart).unwrap();
+    let service = world.serve(&[]);
+    let looking = world.serve_as("producer", &["--producer-only", MEMORY_SOURCE], |_| {});
+    let events = || {
+        let list = ["event", "list", "--source", MEMORY_SOURCE, "--json"];
+        world.thought(&list).expect(0).lines()
+    };
+    world.until(&["status"], |_| !events().is_empty());
+    stage.say("remember that I moved to Lisbon");
+    stage.until_sent(1);
+    let proposal = stage.of(MEMORY)[0]["id"].as_str().unwrap().to_owned();
+    // Nobody looks while it is decided: what is written waits for the one who says what the file is then.
+    looking.signal(Signal::SIGTERM);
+    assert_eq!(looking.wait(), 0);
+    world.thought(&["proposal-decision", &proposal, "accept"]).expect(0);
+    world.until(&["tree", "--json"], |answer| answer.stdout.contains("waits-for-scan"));
+    let looking = world.serve_as("producer", &["--producer-only", MEMORY_SOURCE], |_| {});
+    world.until(&["proposal-list", "--json"], |answer| answer.stdout.contains("\"materialized\""));
+    assert!(stage.memory().contains("Lives in Lisbon."));
+    // The receipt is about what the source's own producer recorded.
+    let changed: Vec<_> =
+        events().into_iter().filter(|event| event["type"] == "stream.thought.source.file.changed").collect();
+    assert_eq!(changed.len(), 1, "{changed:?}");
+    looking.signal(Signal::SIGTERM);
+    assert_eq!(looking.wait(), 0);
+    assert_eq!(service.stop(), 0);
+    verified(world);
+}
+
+#[test]
+fn a_service_without_privileges_opens_the_door_to_a_group_that_it_is_a_member_of() {
+    const DAEMON: u32 = 1;
+    if !nix::unistd::geteuid().is_root() {
+        return; // nobody else can be two other users
+    }
+    let world = apart("    producerUser: daemon\n");
+    note(&world, "a.md", "# One\n");
+    passable(&world);
+    let program = world.base().join("thought");
+    std::fs::copy(env!("CARGO_BIN_EXE_thought"), &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    give(world.base());
+    let like = world.command(&[]);
+    let environment: Vec<_> = like.get_envs().filter_map(|(key, value)| Some((key, value?))).collect();
+    let as_user = |uid: u32, groups: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), format!("--groups={groups}")];
+        command.env_clear().envs(environment.iter().copied()).current_dir("/").args(ids);
+        command.arg(&program).args(arguments).stdin(std::process::Stdio::null());
+        command
+    };
+    // Whoever is no member can hand no directory to the group, and opens no door that is wider than asked for.
+    let refused: Answer = as_user(NOBODY, "65534", &["serve"]).output().unwrap().into();
+    let refused = refused.expect(4);
+    assert!(
+        refused.stderr.contains("[socket.open]") && refused.stderr.contains("member of the group"),
+        "{refused:?}"
+    );
+
+    let log = std::fs::File::create(world.base().join("service.log")).unwrap();
+    let mut service = as_user(NOBODY, "65534,1", &["serve"]).stderr(log).spawn().unwrap();
+    let log = std::fs::File::create(world.base().join("producer.log")).unwrap();
+    let mut looking =
+        as_user(DAEMON, "1", &["serve", "--producer-only", SOURCE]).stderr(log).spawn().unwrap();
+    let begun = std::time::Instant::now();
+    loop {
+        let answer: Answer = as_user(NOBODY, "65534", &["source", "list", "--json"]).output().unwrap().into();
+        if answer.code == 0 && answer.lines().iter().any(|row| row["source"] == SOURCE && row["events"] == 1)
+        {
+            break;
+        }
+        let (service, producer) = (world.log(), world.log_of("producer"));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{answer:?}\n{service}\n{producer}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let tree: Answer = as_user(NOBODY, "65534", &["tree", "--json"]).output().unwrap().into();
+    assert_eq!(place(&tree.expect(0))["detail"]["uid"], DAEMON);
+    looking.kill().unwrap();
+    looking.wait().unwrap();
+    let stopped: Answer = as_user(NOBODY, "65534", &["stop"]).output().unwrap().into();
+    stopped.expect(0);
+    assert!(service.wait().unwrap().success());
 }

@@ -19,6 +19,7 @@ use crate::supervisor::Fault;
 const SOON: Duration = Duration::from_secs(2);
 /// How soon to look again at removals that wait for a second look.
 const LATER: Duration = Duration::from_secs(31);
+
 /// Looks until something goes wrong, which it returns.
 pub async fn keep_looking<I: Intake>(
     intake: I,

@@ -234,11 +234,11 @@ pub(crate) fn source_doors_failure(error: &SourceDoorsError) -> Failure {
     match error {
         SourceDoorsError::NoUser { .. } => Failure::of(Exit::Usage, "producer.no-user", error)
             .with_hint("make that user, or name another as `producerUser` in config.yaml"),
-        SourceDoorsError::Directory { .. } => Failure::of(Exit::CouldNotLook, "socket.open", error)
-            .with_hint(
-                "the user of the service has to be a member of the group of the one that runs the producer",
-            ),
-        SourceDoorsError::Socket { .. } => Failure::of(Exit::CouldNotLook, "socket.open", error),
+        SourceDoorsError::Directory { .. } | SourceDoorsError::Socket { .. } => {
+            Failure::of(Exit::CouldNotLook, "socket.open", error).with_hint(
+                "the service's user has to be a member of the group of the user that runs the producer",
+            )
+        }
     }
 }
 

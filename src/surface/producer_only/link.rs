@@ -340,3 +340,6 @@ impl Intake for Asking {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

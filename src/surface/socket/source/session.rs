@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use thoughtstream_actors::producer::ProducerMessage;
 use thoughtstream_actors::producer::apart::{Seated, Sitter};
-use thoughtstream_actors::producer::intake::{Here, Intake as _, Turned};
+use thoughtstream_actors::producer::intake::{Intake, Turned};
 use thoughtstream_actors::service::ServiceHandle;
-use thoughtstream_channels::filesystem::admit::Unfit;
+use thoughtstream_channels::filesystem::admit::{Declared, Unfit};
 use thoughtstream_channels::filesystem::change::Contents;
 use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_domain::content::Content;
@@ -159,7 +159,8 @@ impl Entrance {
             since: self.since,
         };
         send(&mut write, &Told::Admitted(admitted)).await?;
-        let session = Session { log, lines, write, seated, awaited: BTreeMap::new(), asked: 0 };
+        let declared = Arc::clone(&log.declared);
+        let session = Session { log, declared, lines, write, seated, awaited: BTreeMap::new(), asked: 0 };
         session.serve(&self.closing).await
     }
 
@@ -201,8 +202,9 @@ async fn refuse(write: &mut OwnedWriteHalf, failure: Failure) -> Result<(), Left
 }
 
 /// Is a conversation with the producer that has the seat.
-struct Session {
-    log: Here,
+struct Session<I> {
+    log: I,
+    declared: Arc<Declared>,
     lines: Lines<OwnedReadHalf>,
     write: OwnedWriteHalf,
     seated: Seated,
@@ -211,7 +213,7 @@ struct Session {
     asked: u64,
 }
 
-impl Session {
+impl<I: Intake> Session<I> {
     async fn serve(mut self, closing: &CancellationToken) -> Result<(), Left> {
         loop {
             let line = tokio::select! {
@@ -271,7 +273,7 @@ impl Session {
                 Ok(page) => return Ok(Told::Answer(Answer::Documents(page))),
                 Err(turned) => Err(turned),
             },
-            Said::Offer(offer) => match offer.read(&self.log.declared) {
+            Said::Offer(offer) => match offer.read(&self.declared) {
                 Ok(group) => match self.contents(&group.brought()).await? {
                     Ok(contents) => self.log.take(group, contents).await,
                     Err(unfit) => Err(Turned::Unfit(unfit)),
@@ -280,7 +282,7 @@ impl Session {
             },
             Said::Stats(stats) => self.log.keep(stats).await,
             Said::Incident(Noticed { code, detail, over, look }) => {
-                match self.log.declared.incident(&code, detail, over) {
+                match self.declared.incident(&code, detail, over) {
                     Ok(incident) => self.log.report(incident, look).await,
                     Err(unfit) => Err(Turned::Unfit(unfit)),
                 }
@@ -300,7 +302,7 @@ impl Session {
             Ok(()) => Told::Answer(Answer::Done),
             Err(Turned::Overtaken) => Told::Answer(Answer::Overtaken),
             Err(Turned::Unfit(unfit)) => {
-                tracing::warn!(source = %self.log.declared.source, code = unfit.code(), "refused a producer");
+                tracing::warn!(source = %self.declared.source, code = unfit.code(), "refused a producer");
                 Told::Answer(Answer::Unfit(unfit))
             }
             Err(turned @ (Turned::Unreadable | Turned::Closed | Turned::Fault(_))) => {
@@ -337,3 +339,6 @@ fn printable(mut report: SkipReport) -> SkipReport {
     }
     report
 }
+
+#[cfg(test)]
+mod tests;
