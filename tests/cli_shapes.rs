@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use thoughtstream_domain::declaration::bump;
 
 use crate::cli_world::World;
 
@@ -66,29 +67,33 @@ fn what_changed_in_a_declaration_is_named_with_what_stood_there() {
     let diff = |more: &[&str]| {
         world.thought(&[&["declaration", "diff", "document-links"][..], more].concat()).expect(0)
     };
-    assert_eq!(diff(&["--json"]).json(), json!({ "registered": "document-links@1", "changes": [] }));
-    assert!(diff(&[]).stdout.contains("document-links@1 is as it was registered"));
+    let first = diff(&["--json"]).json()["registered"].as_str().unwrap().to_owned();
+    assert_eq!(diff(&["--json"]).json(), json!({ "registered": first, "changes": [] }));
+    assert!(diff(&[]).stdout.contains(&format!("{first} is as it was registered")));
     let file = world.config.join("declarations/document-links.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
-    let changed =
-        text.replace("version: 1", "version: 2").replace("    - stream.thought.source.file.renamed\n", "");
-    std::fs::write(&file, changed + "retry: { attempts: 7 }\n").unwrap();
+    let (text, version) = bump("document-links.yaml", &text).unwrap();
+    let changed = text.replace("    - stream.thought.source.file.renamed\n", "");
+    std::fs::write(&file, changed).unwrap();
     let said = diff(&["--json"]).json();
-    assert_eq!(said["registered"], "document-links@1");
+    assert_eq!(said["registered"], first);
     let changes = said["changes"].as_array().unwrap();
+    let raised = json!({ "path": "declaration.version", "old": version - 1, "new": version });
     let of =
         |path: &str| changes.iter().find(|change| change["path"] == format!("declaration.{path}")).cloned();
-    assert_eq!(of("version"), Some(json!({ "path": "declaration.version", "old": 1, "new": 2 })), "{said}");
-    let attempts = of("retry.attempts").unwrap_or_else(|| panic!("{said}"));
-    assert!(attempts["new"] == 7 && attempts["old"].is_u64(), "{attempts}");
-    let is_type = |change: &Value| change["path"].as_str().unwrap().contains("types");
-    assert!(changes.iter().any(is_type), "{said}");
-    assert!(!said.to_string().contains("description"), "{said}");
+    assert_eq!(of("version"), Some(raised), "{said}");
+    let types = of("subscribe.types").unwrap_or_else(|| panic!("{said}"));
+    let count = |side: &str| types[side].as_array().unwrap().len();
+    assert_eq!((count("old"), count("new"), changes.len()), (3, 2, 2), "{said}");
     let text = diff(&[]).stdout;
-    assert!(text.contains("version: 1 -> 2") && text.contains("retry.attempts: "), "{text}");
+    assert!(
+        text.contains(&format!("version: {} -> {version}", version - 1))
+            && text.contains("subscribe.types: "),
+        "{text}"
+    );
     // The version that is enabled by now is the one that is held against, by the service as without it.
     let running = world.serve(&["--paused"]);
-    let none = json!({ "registered": "document-links@2", "changes": [] });
+    let none = json!({ "registered": format!("document-links@{version}"), "changes": [] });
     assert_eq!(diff(&["--json"]).json(), none);
     assert_eq!(running.stop(), 0);
     assert_eq!(diff(&["--json"]).json(), none);
