@@ -129,8 +129,14 @@ impl<'s> Schedule<'s> {
 
     /// Tells one story: what is said to the bot, what becomes of it, and what somebody thinks of that.
     pub(super) fn tell(&mut self) {
-        let moves =
-            pick(&mut self.dice, &[Moves::Memory, Moves::Correction, Moves::Everything, Moves::Everything]);
+        let changes = self.awaits("materialize.");
+        let corrects = self.awaits("proposal.projection.") || self.awaits("proposal.settle.proposal");
+        let moves: &[Moves] = match (changes, corrects) {
+            (_, true) => &[Moves::Everything],
+            (true, false) => &[Moves::Memory, Moves::Everything],
+            (false, false) => &[Moves::Memory, Moves::Correction, Moves::Everything],
+        };
+        let moves = pick(&mut self.dice, moves);
         self.say(moves);
         if self.dice.chance(15) {
             self.say(Moves::Nothing);
@@ -182,6 +188,12 @@ impl<'s> Schedule<'s> {
             *held += usize::from(matches!(place, Place::Hand | Place::Armed));
         }
         self.cards.iter().any(|(_, place)| *place != Place::Sprung)
+    }
+
+    /// Says whether somebody is still to run into a point whose name begins so.
+    fn awaits(&self, name: &str) -> bool {
+        let in_hand = |place: &Place| matches!(place, Place::Hand | Place::Armed);
+        self.cards.iter().any(|(card, place)| in_hand(place) && card.point.as_str().starts_with(name))
     }
 
     /// Sets a trap for each card in the hand.

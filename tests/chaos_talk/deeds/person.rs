@@ -111,9 +111,12 @@ impl Schedule<'_> {
     pub(super) fn decide(&mut self) {
         let Some(rows) = self.stage.look(Ask::Proposals(all_proposals())) else { return };
         let waiting = rows.iter().filter(|row| row["state"] == "waiting" || row["state"] == "stale");
-        let waiting: Vec<String> = waiting.filter_map(|row| Some(row["id"].as_str()?.to_owned())).collect();
-        for id in waiting {
-            let (disposition, words) = match self.dice.below(100) {
+        let waiting = waiting.filter_map(|row| Some((row["id"].as_str()?.to_owned(), row["kind"].clone())));
+        for (id, kind) in waiting.collect::<Vec<_>>() {
+            // What follows from an acceptance is waited for.
+            let leads_on = kind == "memory-change" && self.awaits("materialize.")
+                || kind == "self-correction" && self.awaits("proposal.projection.");
+            let (disposition, words) = match self.dice.below(if leads_on { 80 } else { 100 }) {
                 0..=59 => (Disposition::Accept, vec!["accept"]),
                 60..=79 => {
                     let text =
@@ -130,7 +133,7 @@ impl Schedule<'_> {
             let words: Vec<String> = words.map(str::to_owned).collect();
             match self.dice.below(100) {
                 0..=9 => self.send(words.clone(), Meant::Decide(proposal, disposition.clone())),
-                10..=19 => {
+                10..=19 if !leads_on => {
                     let rival = ["proposal-decision", &id, "reject"].map(str::to_owned).into();
                     self.send(rival, Meant::Decide(proposal, Disposition::Reject));
                 }
