@@ -1,7 +1,6 @@
 //! The two hashes in use: SHA-256 wherever an outsider names a hash, BLAKE3 for ids and chains.
 
 use data_encoding::{BASE32_NOPAD, HEXLOWER, Specification};
-use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
 /// Is a 32-byte SHA-256, written as 64 lowercase hexadecimal digits.
@@ -54,34 +53,7 @@ macro_rules! hash_type {
             }
         }
 
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(self, f)
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                Self::parse(&text).map_err(serde::de::Error::custom)
-            }
-        }
-
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
-            }
-        }
+        crate::textual::textual!($name, "^[0-9a-f]{64}$");
     };
 }
 

@@ -37,6 +37,7 @@ pub mod retry;
 pub mod slash;
 pub mod subscription;
 pub mod text;
+mod textual;
 pub mod time;
 pub mod training;
 pub mod transform;
