@@ -31,7 +31,8 @@ fn an_agent_escalates_to_the_one_that_it_names_with_the_evidence_it_had() {
         serde_json::json!({ "summary": "Looked.", "tags": [], "importance": "low", "confidence": 1 });
     let script = Script::answering(Reply::text(looked.to_string()))
         .with_rule(observed("asks", "consumer:deep"))
-        .with_rule(observed("asks-itself", "consumer:quick"));
+        .with_rule(observed("asks-itself", "consumer:quick"))
+        .with_rule(observed("asks-nobody", "consumer:nobody"));
     let runtime = Runtime::new().unwrap();
     let rehearsal = runtime.block_on(Rehearsal::start(script)).unwrap();
     let world = World::with_config();
@@ -60,21 +61,27 @@ fn an_agent_escalates_to_the_one_that_it_names_with_the_evidence_it_had() {
         std::fs::write(world.config.join(format!("prompts/{id}.md")), "Say what you see.\n").unwrap();
     }
     let running = world.serve(&[]);
-    for word in ["asks", "asks-itself", "is-calm"] {
+    for word in ["asks", "asks-itself", "asks-nobody", "is-calm"] {
         std::fs::write(world.notes.join(format!("{word}.md")), format!("# Note\n\nw-{word}-w\n")).unwrap();
     }
     let completed = |id: &str, count: usize| {
         let runs = ["run", "list", "--consumer", id, "--state", "completed", "--json"];
         world.until(&runs, |answer| answer.lines().len() == count);
     };
-    completed("quick", 3);
-    completed("meek", 3);
+    completed("quick", 4);
+    completed("meek", 4);
     completed("deep", 1);
     world.until_idle();
     completed("bystander", 0);
     let events = |kind: &str| world.thought(&["event", "list", "--type", kind, "--json"]).expect(0).lines();
-    let raised = events(RAISED);
-    assert_eq!(raised.len(), 1, "{raised:?}");
+    let mut raised = events(RAISED);
+    assert_eq!(raised.len(), 2, "{raised:?}");
+    // One that nobody hears waits for a person.
+    let inbox = world.thought(&["inbox", "--json"]).expect(0).lines();
+    assert_eq!(inbox.len(), 1, "{inbox:?}");
+    assert_eq!(inbox[0]["kind"], "escalation-unheard");
+    assert!(inbox[0]["why"].as_str().unwrap().contains("quick asks `nobody` to look"), "{inbox:?}");
+    raised.retain(|event| event["id"] != inbox[0]["id"]);
     assert_eq!(
         (&raised[0]["source"], &raised[0]["address"]),
         (&"agent:quick".into(), &"consumer:deep".into())

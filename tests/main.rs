@@ -33,6 +33,7 @@ mod cli_outputs;
 mod cli_private;
 mod cli_proposals;
 mod cli_providers;
+mod cli_refused;
 mod cli_rehearse;
 mod cli_remembering;
 mod cli_remembering_hostile;

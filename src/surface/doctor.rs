@@ -274,12 +274,15 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
         | Kind::ActorQuarantined
         | Kind::ProducerNotConnected
         | Kind::DeliveryUnconfirmed
+        | Kind::DeliveryFailed
         | Kind::Incident
         | Kind::ActivationOpen => Health::Finding,
         Kind::ConsumerPaused
         | Kind::EffectsHeld
         | Kind::ExecutionHeld
         | Kind::Unprocessed
+        | Kind::OutputRefused
+        | Kind::EscalationUnheard
         | Kind::StatusUnknown
         | Kind::ServicePaused
         | Kind::Proposal

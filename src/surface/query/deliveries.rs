@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::dispatch::{self, Standing, State};
-use thoughtstream_domain::event::Event;
+use thoughtstream_domain::event::{ActorKind, Event};
 use thoughtstream_domain::id::{DeliveryId, EventId, RunId, SourceId};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::delivery::{
@@ -179,12 +179,12 @@ pub(crate) fn ways(id: &DeliveryId) -> Vec<String> {
     ["confirm", "resend", "abandon"].map(|way| format!("thought delivery {way} {id}")).into()
 }
 
-/// Adds the deliveries whose end nobody knows and nobody has decided.
+/// Adds the deliveries whose end nobody knows and nobody has decided, and those that were given up.
 ///
 /// # Errors
 /// [`Failure`] if the log cannot be read.
 pub fn waiting(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
-    let kinds = [DeliveryUnconfirmed::kind().name];
+    let kinds = [DeliveryUnconfirmed::kind().name, DeliveryFailed::kind().name];
     for (source, _) in sources(reader)? {
         let mut after = 0;
         loop {
@@ -192,25 +192,49 @@ pub fn waiting(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure>
             let Some(last) = page.last() else { break };
             after = last.sequence;
             for event in &page {
-                let Ok(unconfirmed) = event.payload_as::<DeliveryUnconfirmed>() else { continue };
-                let DeliveryUnconfirmed { binding, code } = unconfirmed;
-                if is_decided(reader, &binding)? {
-                    continue;
-                }
-                let id = binding.delivery;
+                let Some((binding, standing)) = dispatch::read(event) else { continue };
+                let (id, chat) = (binding.delivery, &binding.chat);
+                let (kind, why, ways) = match standing {
+                    Standing::Unconfirmed { code } if !is_decided(reader, &binding)? => {
+                        let why = format!("{code}: it may or may not have arrived in chat {chat}");
+                        (Kind::DeliveryUnconfirmed, why, ways(&id))
+                    }
+                    // What a person gave up needs no telling.
+                    Standing::Failed { code }
+                        if event.actor.kind != ActorKind::Person && !is_sent_again(reader, &binding)? =>
+                    {
+                        let why = format!("{code}: it did not arrive in chat {chat}");
+                        let ways = vec![
+                            format!("thought delivery resend {id}"),
+                            format!("thought inbox later {id} --for-good"),
+                        ];
+                        (Kind::DeliveryFailed, why, ways)
+                    }
+                    Standing::Unconfirmed { .. }
+                    | Standing::Failed { .. }
+                    | Standing::Claimed { .. }
+                    | Standing::Waiting { .. }
+                    | Standing::Delivered => continue,
+                };
                 found.push(Waiting {
-                    kind: Kind::DeliveryUnconfirmed,
+                    kind,
                     id: id.to_string(),
                     since: Some(event.recorded_at),
-                    why: format!("{}: it may or may not have arrived in chat {}", code, binding.chat),
+                    why,
                     command: show(&id),
-                    ways: ways(&id),
+                    ways,
                     hidden_until: None,
                 });
             }
         }
     }
     Ok(())
+}
+
+/// Says whether a person has opened the next claim of a delivery that had failed.
+fn is_sent_again(reader: &Reader, binding: &DeliveryBinding) -> Result<bool, Failure> {
+    let next = delivery::key(&binding.delivery, binding.claim + 1);
+    Ok(reader.event_under(&binding.source(), &DeliveryFailed::kind().name, &next)?.is_some())
 }
 
 fn is_decided(reader: &Reader, binding: &DeliveryBinding) -> Result<bool, Failure> {

@@ -1,6 +1,7 @@
 //! Everything that waits for a person, of every kind, in one list.
 
 mod postponed;
+mod refused;
 mod unprocessed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,8 +56,14 @@ pub enum Kind {
     ActorQuarantined,
     /// The producer of a source runs as a process of its own, and is not connected.
     ProducerNotConnected,
+    /// What a consumer made was refused, and nothing came of the events behind it.
+    OutputRefused,
+    /// An agent asked a consumer to look that is not enabled.
+    EscalationUnheard,
     /// A message was sent, and nobody knows whether it arrived.
     DeliveryUnconfirmed,
+    /// A message was refused, or could not be sent, for good.
+    DeliveryFailed,
     /// An agent proposed something, or what was decided about it has not come to its end.
     Proposal,
     /// A repair run proposed what could stand in place of a refused output.
@@ -83,7 +90,10 @@ impl Kind {
             Self::ServicePaused => "service-paused",
             Self::ActorQuarantined => "actor-quarantined",
             Self::ProducerNotConnected => "producer-not-connected",
+            Self::OutputRefused => "output-refused",
+            Self::EscalationUnheard => "escalation-unheard",
             Self::DeliveryUnconfirmed => "delivery-unconfirmed",
+            Self::DeliveryFailed => "delivery-failed",
             Self::Proposal => "proposal",
             Self::RepairProposal => "repair-proposal",
             Self::EffectsHeld => "effects-held",
@@ -150,6 +160,8 @@ pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     activations(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;
     unprocessed::unprocessed(look.reader, &mut found)?;
+    refused::refused(look.reader, &mut found)?;
+    refused::unheard(look.reader, &mut found)?;
     incidents(look.reader, &mut found)?;
     super::deliveries::waiting(look.reader, &mut found)?;
     super::proposals::waiting(look, &mut found)?;
