@@ -120,6 +120,13 @@ fn hand_25_fifty_sends_of_one_thing_at_once_are_one_event_and_its_key_is_taken()
     world.thought(&["verify"]).expect(0);
 }
 
+/// Returns every consumer version with its state.
+fn states(world: &World) -> Vec<(String, String)> {
+    let listed = world.thought(&["consumer", "list", "--json"]).expect(0).lines();
+    let word = |one: &Value, key: &str| one[key].as_str().unwrap().to_owned();
+    listed.iter().map(|one| (word(one, "consumer"), word(one, "state"))).collect()
+}
+
 #[test]
 fn hand_50_two_declarations_replaced_by_rename_are_taken_over_together_or_not_at_all() {
     let world = World::with_config();
@@ -134,12 +141,7 @@ fn hand_50_two_declarations_replaced_by_rename_are_taken_over_together_or_not_at
         std::fs::write(&beside, text).unwrap();
         std::fs::rename(&beside, file(id)).unwrap();
     };
-    let states = || -> Vec<(String, String)> {
-        let listed = world.thought(&["consumer", "list", "--json"]).expect(0).lines();
-        let word = |one: &Value, key: &str| one[key].as_str().unwrap().to_owned();
-        listed.iter().map(|one| (word(one, "consumer"), word(one, "state"))).collect()
-    };
-    let before = states();
+    let before = states(&world);
     let second = |text: &str| bump("shipped.yaml", text).unwrap().0;
     let whole = |raised: &[&str]| -> Vec<String> {
         let named = |(name, _): &(String, String)| {
@@ -157,7 +159,7 @@ fn hand_50_two_declarations_replaced_by_rename_are_taken_over_together_or_not_at
         "{refused}"
     );
     assert!(!refused.contains("document-links.yaml"), "{refused}");
-    assert_eq!(states(), before, "the one that was right is not taken over alone");
+    assert_eq!(states(&world), before, "the one that was right is not taken over alone");
     let by = |path: &str| -> Vec<String> {
         std::fs::write(world.notes.join(path), format!("# {path}\n- [ ] a\n")).unwrap();
         world.thought(&["source", "look", "filesystem:notes"]).expect(0);
