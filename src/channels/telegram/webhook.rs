@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
 use thoughtstream_domain::hash::Sha256Hash;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// The largest update: a message of the largest size with all its entities is a fraction of it.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
@@ -99,7 +100,8 @@ impl Listening {
         self.listener.local_addr()
     }
 
-    /// Serves until `closing` is done, and lets open requests end.
+    /// Serves until `closing` is done, and lets open requests end. Where this is dropped before, they end with it, and
+    /// are told again to whoever listens next.
     ///
     /// # Errors
     /// The system's refusal to take connections.
@@ -108,7 +110,8 @@ impl Listening {
         sink: Arc<S>,
         closing: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
-        let gate = Arc::new(Gate { secret: self.secret, sink });
+        let (_serves, served) = watch::channel(());
+        let gate = Arc::new(Gate { secret: self.secret, sink, served });
         let router = Router::new()
             .route("/", post(told::<S>))
             .route("/{*path}", post(told::<S>))
@@ -123,6 +126,8 @@ impl Listening {
 struct Gate<S> {
     secret: Sha256Hash,
     sink: Arc<S>,
+    /// Its other half is gone once nobody serves any more.
+    served: watch::Receiver<()>,
 }
 
 /// Lets in who knows the secret. The hashes are compared: of equal length, in constant time.
@@ -131,9 +136,14 @@ async fn admitted<S: Sink>(State(gate): State<Arc<Gate<S>>>, request: Request, n
         gate.sink.refused();
         return StatusCode::UNAUTHORIZED.into_response();
     }
-    match tokio::time::timeout(REQUEST_WITHIN, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
+    let mut served = gate.served.clone();
+    // Each connection is a task of its own, which would outlive whoever serves.
+    tokio::select! {
+        answered = tokio::time::timeout(REQUEST_WITHIN, next.run(request)) => match answered {
+            Ok(response) => response,
+            Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
+        },
+        Err(_) = served.changed() => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }
 

@@ -71,6 +71,34 @@ async fn what_is_not_durable_is_not_acknowledged() {
     assert_eq!(open.post(&["s3cret_A"], b"{}".to_vec()).await, 200);
 }
 
+/// Never comes to an end with an update; says when it has got one.
+struct Stuck(tokio::sync::Notify);
+
+impl Sink for Stuck {
+    async fn take(&self, _: &[u8]) -> Taken {
+        self.0.notify_one();
+        std::future::pending().await
+    }
+
+    fn refused(&self) {}
+}
+
+#[tokio::test]
+async fn what_is_open_when_nobody_serves_any_more_is_told_again_at_once() {
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let listening = Listening::open(([127, 0, 0, 1], 0).into(), &"s3cret_A".to_owned().into()).await.unwrap();
+    let url = format!("http://{}/bot", listening.address().unwrap());
+    let sink = Arc::new(Stuck(tokio::sync::Notify::new()));
+    let serving = tokio::spawn(listening.serve(Arc::clone(&sink), std::future::pending()));
+    let open = Open { sink: Arc::default(), url, http: reqwest::Client::new() };
+    let (status, ()) = tokio::join!(open.post(&["s3cret_A"], b"{}".to_vec()), async {
+        sink.0.notified().await;
+        serving.abort();
+    });
+    // Left alone, it would end as one that took too long.
+    assert_eq!(status, 503);
+}
+
 #[tokio::test]
 async fn a_body_is_bounded() {
     let open = open().await;
