@@ -27,7 +27,7 @@ use thoughtstream_testkit::chaos::witness::Witness;
 use super::stage::{CONSUMER, Moves, Stage};
 use crate::cli_world::{Answer, Running};
 
-/// A run that does not come to rest by then hangs; a healthy one needs a fraction of it.
+/// A run that does not come to rest by then, and in which nobody ends, hangs; a healthy one needs a fraction of it.
 const QUIET_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often is looked.
@@ -77,6 +77,8 @@ pub(super) struct Schedule<'s> {
     /// The messages of the bot that were given a thumb.
     thumbs: BTreeSet<i64>,
     context: String,
+    /// When somebody ended last.
+    ended: Instant,
     trail: VecDeque<String>,
     since: Instant,
 }
@@ -98,6 +100,7 @@ impl<'s> Schedule<'s> {
             by_hand: String::new(),
             thumbs: BTreeSet::new(),
             context,
+            ended: Instant::now(),
             trail: VecDeque::new(),
             since: Instant::now(),
         };
@@ -386,6 +389,7 @@ impl<'s> Schedule<'s> {
             if let Some((_, place)) = ours {
                 *place = Place::Sprung;
             }
+            self.ended = Instant::now();
             self.note(format!("sprung {} {}", sprung.point, sprung.action));
         }
         holds
@@ -409,11 +413,12 @@ impl<'s> Schedule<'s> {
 
     /// Lets everything come to its end, and does what has to be done by hand for that.
     pub(super) fn settle(&mut self) {
-        let (begun, mut nursed) = (Instant::now(), Instant::now());
+        let mut nursed = Instant::now();
+        self.ended = nursed;
         loop {
             self.tend();
             let Some(unrest) = self.unrest() else { break };
-            if begun.elapsed() > QUIET_WITHIN {
+            if self.ended.elapsed() > QUIET_WITHIN {
                 self.give_up(&format!("no rest: {unrest}"));
             }
             // What waits for a person waits a little longer.
