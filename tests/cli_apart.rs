@@ -227,6 +227,7 @@ fn a_service_that_is_restarted_beneath_its_producer_is_found_again_and_nothing_i
         service.take().unwrap().kill();
         note(&world, &format!("{round}-down.md"), "# Written while nobody listened\n");
         service = Some(world.serve(&[]));
+        looking.tells("connected to the service, process");
         until_note(&world, "connected");
         until_added(&world, 1 + (round + 1) * 41);
     }
@@ -460,4 +461,38 @@ fn a_service_without_privileges_opens_the_door_to_a_group_that_it_is_a_member_of
     let stopped: Answer = as_user(NOBODY, "65534", &["stop"]).output().unwrap().into();
     stopped.expect(0);
     assert!(service.wait().unwrap().success());
+}
+
+#[test]
+fn a_service_that_fails_at_any_point_of_taking_a_file_has_it_once_and_answers_for_it() {
+    let world = apart("");
+    std::fs::remove_dir_all(&world.data).ok();
+    world.thought(&["rehearsal", "create"]).expect(0);
+    let mut service = world.serve(&[]);
+    let looking = producer(&world);
+    let mut count = 0;
+    for point in ["observe.inside", "observe.after"] {
+        for action in ["fail", "panic", "kill-actor", "abort-process"] {
+            let taker = format!("thoughtstream/producers/{SOURCE}");
+            world.thought(&["rehearsal", "arm", point, action, "--actor", &taker]).expect(0);
+            count += 1;
+            note(&world, &format!("{count}.md"), &format!("# {point} {action}\n"));
+            if action == "abort-process" {
+                assert_ne!(service.wait(), 0, "{point}");
+                service = world.serve(&[]);
+            }
+            until_added(&world, count);
+            // The service manager is told each time, and has to listen.
+            looking.tells("connected to the service, process");
+            let place = until_note(&world, "connected");
+            assert_eq!(place["detail"]["pid"], looking.pid(), "{point} {action}");
+        }
+    }
+    let paths = added(&world);
+    let distinct: BTreeSet<&String> = paths.iter().collect();
+    assert_eq!((paths.len(), distinct.len()), (count, count));
+    looking.signal(Signal::SIGTERM);
+    assert_eq!(looking.wait(), 0);
+    assert_eq!(service.stop(), 0);
+    verified(&world);
 }
