@@ -18,6 +18,37 @@ fn agent(id: &str, subscribe: &str, emit: &str) -> String {
     )
 }
 
+const OBSERVATION: &str = "stream.thought.derived.message.observation";
+
+/// A world with two agents that look at notes, one of which may escalate, and two that others may call.
+fn four_agents(rehearsal: &Rehearsal) -> World {
+    let world = World::with_config();
+    let config = format!(
+        "sources:\n  - {{ filesystem: notes, root: {notes} }}\n\
+         providers:\n  - {{ name: local, endpoint: {provider}, models: [smollm2-135m-instruct] }}\n",
+        notes = world.notes.display(),
+        provider = rehearsal.provider_url,
+    );
+    std::fs::write(world.config.join("config.yaml"), config).unwrap();
+    for shipped in std::fs::read_dir(world.config.join("declarations")).unwrap() {
+        std::fs::remove_file(shipped.unwrap().path()).unwrap();
+    }
+    let files = "types: [stream.thought.source.file.added]\n  sources: [filesystem:notes]";
+    let addressed = |id: &str| format!("types: [{RAISED}]\n  kinds: [agent]\n  address: consumer:{id}");
+    for (id, subscribe, emit) in [
+        ("quick", files.to_owned(), format!("{OBSERVATION}, {RAISED}")),
+        // It is told the same and may not escalate.
+        ("meek", files.to_owned(), OBSERVATION.to_owned()),
+        ("deep", addressed("deep"), OBSERVATION.to_owned()),
+        ("bystander", addressed("bystander"), OBSERVATION.to_owned()),
+    ] {
+        std::fs::write(world.config.join(format!("declarations/{id}.yaml")), agent(id, &subscribe, &emit))
+            .unwrap();
+        std::fs::write(world.config.join(format!("prompts/{id}.md")), "Say what you see.\n").unwrap();
+    }
+    world
+}
+
 #[test]
 fn an_agent_escalates_to_the_one_that_it_names_with_the_evidence_it_had() {
     let observed = |word: &str, target: &str| {
@@ -35,31 +66,7 @@ fn an_agent_escalates_to_the_one_that_it_names_with_the_evidence_it_had() {
         .with_rule(observed("asks-nobody", "consumer:nobody"));
     let runtime = Runtime::new().unwrap();
     let rehearsal = runtime.block_on(Rehearsal::start(script)).unwrap();
-    let world = World::with_config();
-    let config = format!(
-        "sources:\n  - {{ filesystem: notes, root: {notes} }}\n\
-         providers:\n  - {{ name: local, endpoint: {provider}, models: [smollm2-135m-instruct] }}\n",
-        notes = world.notes.display(),
-        provider = rehearsal.provider_url,
-    );
-    std::fs::write(world.config.join("config.yaml"), config).unwrap();
-    for shipped in std::fs::read_dir(world.config.join("declarations")).unwrap() {
-        std::fs::remove_file(shipped.unwrap().path()).unwrap();
-    }
-    let observation = "stream.thought.derived.message.observation";
-    let files = "types: [stream.thought.source.file.added]\n  sources: [filesystem:notes]";
-    let addressed = |id: &str| format!("types: [{RAISED}]\n  kinds: [agent]\n  address: consumer:{id}");
-    for (id, subscribe, emit) in [
-        ("quick", files.to_owned(), format!("{observation}, {RAISED}")),
-        // It is told the same and may not escalate.
-        ("meek", files.to_owned(), observation.to_owned()),
-        ("deep", addressed("deep"), observation.to_owned()),
-        ("bystander", addressed("bystander"), observation.to_owned()),
-    ] {
-        std::fs::write(world.config.join(format!("declarations/{id}.yaml")), agent(id, &subscribe, &emit))
-            .unwrap();
-        std::fs::write(world.config.join(format!("prompts/{id}.md")), "Say what you see.\n").unwrap();
-    }
+    let world = four_agents(&rehearsal);
     let running = world.serve(&[]);
     for word in ["asks", "asks-itself", "asks-nobody", "is-calm"] {
         std::fs::write(world.notes.join(format!("{word}.md")), format!("# Note\n\nw-{word}-w\n")).unwrap();
@@ -94,7 +101,7 @@ fn an_agent_escalates_to_the_one_that_it_names_with_the_evidence_it_had() {
         .iter()
         .map(|id| world.thought(&["event", "show", id, "--json"]).expect(0).json()["type"].to_string())
         .collect();
-    assert!(kinds[0].contains(observation) && kinds[1].contains("source.file.added"), "{kinds:?}");
+    assert!(kinds[0].contains(OBSERVATION) && kinds[1].contains("source.file.added"), "{kinds:?}");
     assert!(lineage.contains(evidence[1]), "{lineage}");
     assert_eq!(running.stop(), 0);
     world.thought(&["verify"]).expect(0);
