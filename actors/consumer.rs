@@ -145,7 +145,7 @@ impl Actor for Consumer {
         match message {
             ConsumerMessage::Look => lanes.look().await?,
             ConsumerMessage::Alarm => lanes.alarmed(),
-            ConsumerMessage::Read { pages, last } => lanes.took_pages(pages, last)?,
+            ConsumerMessage::Read { pages, last } => lanes.took_pages(pages, last),
             ConsumerMessage::Ended { source, position, end } => {
                 lanes.took_end(&source, position, *end).await?;
             }

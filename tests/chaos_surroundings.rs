@@ -113,8 +113,21 @@ fn is_paused(reader: &Reader, key: &ConsumerKey) -> bool {
     reader.control(&key.id).unwrap().is_some_and(|control| control.is_paused())
 }
 
-/// Damages the stored record of one event, as a disk would that answers with other bytes.
-fn damage(stage: &Stage, source: &str, sequence: u64) -> u64 {
+/// Cuts a record short, as a disk would that answers with other bytes.
+fn cut_short(record: &mut Vec<u8>) {
+    record.truncate(record.len() / 2);
+}
+
+/// Puts other words into a payload, which still reads as one.
+fn forge(record: &mut Vec<u8>) {
+    let text = b"text\"}";
+    assert!(record.ends_with(text), "the record ends with the payload");
+    record.truncate(record.len() - text.len());
+    record.extend_from_slice(b"lies\"}");
+}
+
+/// Damages the stored record of one event.
+fn damage(stage: &Stage, source: &str, sequence: u64, how: fn(&mut Vec<u8>)) -> u64 {
     const EVENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("events");
     let position = {
         let store = Store::open(&stage.data(), options()).unwrap();
@@ -126,7 +139,7 @@ fn damage(stage: &Stage, source: &str, sequence: u64) -> u64 {
         let mut events = write.open_table(EVENTS).unwrap();
         let key = position.to_be_bytes();
         let mut record = events.get(&key[..]).unwrap().unwrap().value().to_vec();
-        record.truncate(record.len() / 2);
+        how(&mut record);
         events.insert(&key[..], &record[..]).unwrap();
     }
     write.commit().unwrap();
@@ -135,7 +148,17 @@ fn damage(stage: &Stage, source: &str, sequence: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_event_quarantines_those_that_need_it_and_nobody_else() {
-    let mut stage = Stage::new("damage", &["two", "settled", "files"], true);
+    quarantines_those_that_need_it("damage", cut_short).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_event_is_acted_on_by_nobody() {
+    quarantines_those_that_need_it("forged", forge).await;
+}
+
+/// Damages the second of three events, and sees those stop there that need it, after the first, and nobody else.
+async fn quarantines_those_that_need_it(name: &str, how: fn(&mut Vec<u8>)) {
+    let mut stage = Stage::new(name, &["two", "settled", "files"], true);
     stage.start().await;
     let two = ConsumerId::parse("two").unwrap();
     let settled = ConsumerId::parse("settled").unwrap();
@@ -146,7 +169,7 @@ async fn a_damaged_event_quarantines_those_that_need_it_and_nobody_else() {
         stage.append_all(&[one]).await;
     }
     assert_eq!(stage.stop(false).await, Outcome::Stopped);
-    let position = damage(&stage, "notes:a", 2);
+    let position = damage(&stage, "notes:a", 2, how);
     stage.start().await;
     stage.decide(&two, Decision::Resume).await;
     stage.decide(&settled, Decision::Resume).await;
@@ -170,7 +193,11 @@ async fn a_damaged_event_quarantines_those_that_need_it_and_nobody_else() {
         let node = tree.find(&format!("consumers/{id}")).unwrap();
         assert_eq!(node.last_exit.as_ref().unwrap().reason, Some("store-unreadable"), "{id}");
         let told = serde_json::to_value(&node.detail).unwrap();
-        assert!(told["unreadable"].as_str().unwrap().ends_with(&format!(" {position}")), "{id}: {told}");
+        let row = told["unreadable"].as_str().unwrap().split(" (").next().unwrap();
+        assert_eq!(row, format!("events {position}"), "{id}: {told}");
+        // What stands before it is done, and it is not passed.
+        let version = stage.reader().consumers().into_iter().find(|key| key.id.as_str() == id).unwrap();
+        assert_eq!(stage.reader().progress(&version, &source("notes:a")).unwrap(), 1, "{id}");
     }
     // The third one works.
     std::fs::write(stage.folder().join("a.md"), "# One\n").unwrap();

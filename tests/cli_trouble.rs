@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 
+use redb::ReadableTable as _;
 use serde_json::Value;
 
 use crate::cli_world::{Answer, World};
@@ -172,6 +173,77 @@ fn damage_in_the_middle_of_the_log_is_told_in_words_of_ours() {
         let told = answer.stdout + &answer.stderr;
         assert!(!told.contains("panicked at") && !told.contains("RUST_BACKTRACE"), "{command}: {told}");
     }
+}
+
+/// Changes the last bytes of the payload of an event in the log of a service that is down.
+fn forge(world: &World, position: u64, bytes: &[u8]) {
+    const EVENTS: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("events");
+    let database = redb::Database::open(world.data.join("log.redb")).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let mut events = write.open_table(EVENTS).unwrap();
+        let key = position.to_be_bytes();
+        let mut record = events.get(&key[..]).unwrap().unwrap().value().to_vec();
+        let from = record.len() - bytes.len();
+        record[from..].copy_from_slice(bytes);
+        events.insert(&key[..], &record[..]).unwrap();
+    }
+    write.commit().unwrap();
+}
+
+#[test]
+fn an_event_that_is_not_what_was_recorded_is_shown_as_damaged_and_acted_on_by_nobody() {
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n- [ ] a\n").unwrap();
+    let running = world.serve(&["--paused"]);
+    let added = ["event", "list", "--json", "--type", "stream.thought.source.file.added"];
+    let event = world.until(&added, |answer| answer.lines().len() == 1).lines().remove(0);
+    assert_eq!(running.stop(), 0);
+    world.thought(&["compact"]).expect(0);
+    let (id, position) = (event["id"].as_str().unwrap(), event["position"].as_u64().unwrap());
+    for bytes in [&b" }"[..], b"\xff\xff"] {
+        forge(&world, position, bytes);
+        let listed = world.thought(&added).expect(0).lines().remove(0);
+        assert_eq!((&listed["damaged"], &listed["payload"]), (&true.into(), &Value::Null), "{listed}");
+        assert!(listed.get("redacted").is_none(), "{listed}");
+        assert!(world.thought(&["event", "list"]).expect(0).stdout.contains("(damaged)"));
+        assert!(world.thought(&["event", "show", id]).expect(0).stdout.contains("damaged"));
+        assert_eq!(world.thought(&["why", id, "--json"]).expect(0).json()["state"], "damaged");
+        let found = world.thought(&["verify", "--json"]).expect(1).json();
+        assert_eq!(found["findings"][0]["kind"], "payload", "{found}");
+    }
+    // Who needs it stands still, says over which row, and has not passed it.
+    let running = world.serve(&[]);
+    let row = format!("store-unreadable: events {position} (filesystem:notes 1)");
+    let waiting = world.until(&["inbox", "--json"], |answer| {
+        answer.lines().iter().any(|one| one["id"] == "document-tasks" && one["why"] == row.as_str())
+    });
+    assert!(waiting.lines().iter().all(|one| one["kind"] == "consumer-quarantined"), "{waiting:?}");
+    let why = world.thought(&["why", "document-tasks", "--json"]).expect(0).json();
+    assert!(why["fact"].as_str().unwrap().contains(&row), "{why}");
+    assert!(
+        world
+            .thought(&["tree"])
+            .expect(0)
+            .stdout
+            .contains(&format!("events {position} (filesystem:notes 1)"))
+    );
+    assert!(world.thought(&["run", "list", "--json"]).expect(0).lines().is_empty());
+    // A person erases what is left of it, and they go on.
+    let quarantined =
+        |answer: &Answer| answer.lines().iter().any(|one| one["kind"] == "consumer-quarantined");
+    world.thought(&["event", "redact", id, "--reason", "damaged"]).expect(0);
+    world.until(&["inbox", "--json"], |answer| {
+        for one in answer.lines().iter().filter(|one| one["kind"] == "consumer-quarantined") {
+            let words: Vec<&str> = one["command"].as_str().unwrap().split(' ').skip(1).collect();
+            world.thought(&words);
+        }
+        !quarantined(answer)
+    });
+    world.until_idle();
+    assert!(world.thought(&["event", "list"]).expect(0).stdout.contains("(redacted)"));
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
 }
 
 #[test]

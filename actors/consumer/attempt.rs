@@ -8,7 +8,7 @@ use thoughtstream_domain::event::Event;
 use thoughtstream_domain::lifecycle::{Execution, Output};
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
-use thoughtstream_store::Reader;
+use thoughtstream_store::{Reader, RowError};
 
 use super::resume::triggers;
 use super::{ConsumerSpec, Work};
@@ -39,8 +39,8 @@ pub enum Ended {
     Overtaken,
     /// The log has other content under one of its ids.
     Conflict,
-    /// A trigger could not be read.
-    Unreadable,
+    /// What the work needs could not be read: why, if it is not that the reading task is gone.
+    Unreadable(Option<RowError>),
     /// A kill point said so.
     Fault(Fault),
     /// The service is stopping; whether the attempt settled is found out at the next start.
@@ -71,6 +71,12 @@ impl From<Fault> for Ended {
 impl From<LogError> for Ended {
     fn from(_: LogError) -> Self {
         Self::Closed
+    }
+}
+
+impl From<RowError> for Ended {
+    fn from(error: RowError) -> Self {
+        Self::Unreadable(Some(error))
     }
 }
 
@@ -189,7 +195,7 @@ impl Attempt {
         let ran = tokio::task::spawn_blocking(move || {
             let events = match events {
                 Some(events) => events,
-                None => triggers(&attempt.reader, &execution).map_err(|_| Ended::Unreadable)?,
+                None => triggers(&attempt.reader, &execution)?,
             };
             attempt.site.pass_blocking(KillPoint::RunnerInside)?;
             Ok::<Made, Ended>(runner.run(&attempt.reader, &events))

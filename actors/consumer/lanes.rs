@@ -20,7 +20,7 @@ use super::resume::{at_sight, heads, matching, standing};
 use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, Page, STORE_UNREADABLE, unreadable};
 use crate::hub::{NewsPage, Subscribed};
 use crate::killpoint::{KillPoint, KillSite};
-use crate::supervisor::{Detail, Fault, ReasonCode, StopReason};
+use crate::supervisor::{Detail, Fault, ReasonCode, StatusCell, StopReason};
 
 const PAUSED: ReasonCode = ReasonCode::new("paused");
 const HELD: ReasonCode = ReasonCode::new("held");
@@ -47,6 +47,8 @@ pub struct Lanes {
     /// What lanes asked to be read: everything that was asked for while a read was under way goes out as one.
     wanted: Vec<Wanted>,
     reading: bool,
+    /// The log could not be read any further: what was read before is finished, and then this incarnation ends.
+    unreadable: bool,
     tasks: JoinSet<()>,
     running: usize,
     paused: bool,
@@ -72,6 +74,7 @@ impl Lanes {
             board: Board::default(),
             wanted: Vec::new(),
             reading: false,
+            unreadable: false,
             tasks: JoinSet::new(),
             running: 0,
             paused,
@@ -183,16 +186,16 @@ impl Lanes {
     }
 
     /// Takes the pages that were read.
-    pub(super) fn took_pages(&mut self, pages: Option<Vec<Page>>, last: bool) -> Result<(), Fault> {
+    pub(super) fn took_pages(&mut self, pages: Option<Vec<Page>>, last: bool) {
         self.reading = !last;
         let now = self.args.clock.now();
-        for Page { source, after, events, looked_at } in pages.ok_or(Fault(STORE_UNREADABLE))? {
+        self.unreadable |= pages.is_none();
+        for Page { source, after, events, looked_at } in pages.into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&source) {
                 lane.read(after, events, looked_at, now);
                 self.touched.insert(source);
             }
         }
-        Ok(())
     }
 
     /// Takes the end of an attempt.
@@ -221,7 +224,12 @@ impl Lanes {
             // Somebody else wrote first.
             Ended::Overtaken => self.forget(source, position),
             Ended::Conflict => return Err(Fault(CONFLICT)),
-            Ended::Unreadable => return Err(Fault(STORE_UNREADABLE)),
+            Ended::Unreadable(error) => {
+                if let Some(error) = &error {
+                    name(&self.args.status, error);
+                }
+                return Err(Fault(STORE_UNREADABLE));
+            }
             Ended::Fault(fault) => return Err(fault),
             Ended::Closed => return Ok(()),
         }
@@ -264,7 +272,11 @@ impl Lanes {
                 None => self.board.remove(&source),
             }
         }
-        self.read();
+        if !self.unreadable {
+            self.read();
+        } else if self.running == 0 && self.draining.is_none() {
+            return Err(Fault(STORE_UNREADABLE));
+        }
         self.set_alarm(if works { self.board.next_alarm() } else { None });
         self.tell();
         Ok(())
@@ -336,9 +348,8 @@ impl Lanes {
                     Ok(Page { source: source.clone(), after: *after, events, looked_at })
                 });
                 let pages: Result<Vec<Page>, RowError> = pages.collect();
-                if let Err(RowError::Damaged { place }) = &pages {
-                    // Who looks at a consumer that stopped over it sees which row it was.
-                    status.set("unreadable", Detail::id(place));
+                if let Err(error) = &pages {
+                    name(&status, error);
                 }
                 let (pages, last) = (pages.ok(), pieces.peek().is_none());
                 // An actor that is gone has nobody who waits for the rest.
@@ -422,6 +433,13 @@ struct Wanted {
     source: SourceId,
     after: u64,
     limit: usize,
+}
+
+/// Lets whoever looks at a consumer that stopped over damage see which row it was.
+fn name(status: &StatusCell, error: &RowError) {
+    if let RowError::Damaged { place } = error {
+        status.set("unreadable", Detail::id(place));
+    }
 }
 
 /// Tells the actor when a task of its own panics.

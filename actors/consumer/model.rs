@@ -141,7 +141,7 @@ impl Attempt {
         self.await_turn(&work, &execution, events.as_deref()).await?;
         let (attempt, asked, about) = (self.clone(), Arc::clone(&work), execution.clone());
         let prepared = tokio::task::spawn_blocking(move || attempt.prepare(&asked, &about, events));
-        let prepared = prepared.await.map_err(|_| Ended::Unreadable)??;
+        let prepared = prepared.await.map_err(|_| Ended::Unreadable(None))??;
         let (packet, rows, precondition) = match prepared {
             Prepared::Sealed { packet, rows, precondition } => (Arc::new(*packet), rows, precondition),
             Prepared::Fixed(answer) => {

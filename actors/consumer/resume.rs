@@ -121,10 +121,10 @@ pub(super) fn matching(
 }
 
 /// Reads the triggers of an execution again, for a retry.
-pub(super) fn triggers(reader: &Reader, execution: &Execution) -> Result<Vec<Event>, Fault> {
+pub(super) fn triggers(reader: &Reader, execution: &Execution) -> Result<Vec<Event>, RowError> {
     let read = execution.triggers.iter().map(|trigger| {
-        let event = reader.event_at(trigger.position).map_err(unreadable)?;
-        event.filter(|event| event.id == trigger.id).ok_or(Fault(super::STORE_UNREADABLE))
+        let event = reader.event_at(trigger.position)?.filter(|event| event.id == trigger.id);
+        event.ok_or_else(|| RowError::Damaged { place: format!("events {}", trigger.position) })
     });
     read.collect()
 }

@@ -282,13 +282,16 @@ impl Candidate {
     }
 }
 
-/// Is a payload as stored: still there, or erased by a recorded redaction.
+/// Is a payload as stored: still there, erased by a recorded redaction, or another than was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
     /// Canonical JSON.
     Present(Content<Box<[u8]>>),
     /// Erased; its hash remains and the chain still verifies.
     Redacted,
+    /// What is stored does not have the hash that was recorded, so none of it is given to anybody. Only a look that
+    /// shows events meets it: whoever acts on them is told that the log is damaged there.
+    Damaged,
 }
 
 /// Is a recorded event.
@@ -394,7 +397,7 @@ impl Event {
     pub fn payload_value(&self) -> Option<Value> {
         match &self.payload {
             Payload::Present(content) => serde_json::from_slice(content.reveal()).ok(),
-            Payload::Redacted => None,
+            Payload::Redacted | Payload::Damaged => None,
         }
     }
 
@@ -411,6 +414,7 @@ impl Event {
                 serde_json::from_slice(content.reveal()).map_err(|_| PayloadError::Damaged)
             }
             Payload::Redacted => Err(PayloadError::Redacted),
+            Payload::Damaged => Err(PayloadError::Damaged),
         }
     }
 
@@ -436,8 +440,10 @@ impl Event {
                 value[name] = text.into();
             }
         }
-        if self.payload == Payload::Redacted {
-            value["redacted"] = true.into();
+        match self.payload {
+            Payload::Present(_) => {}
+            Payload::Redacted => value["redacted"] = true.into(),
+            Payload::Damaged => value["damaged"] = true.into(),
         }
         value
     }
@@ -455,7 +461,7 @@ pub enum PayloadError {
     /// The payload was erased.
     #[error("the payload was redacted")]
     Redacted,
-    /// The payload does not fit its type.
+    /// The payload does not fit its type, or is not the one that was recorded.
     #[error("the payload does not fit its type")]
     Damaged,
 }

@@ -223,7 +223,9 @@ pub(crate) fn rebuild(tx: &WriteTransaction, names: &Names) -> Result<(), RowErr
         let stored = stored.map_err(|_| RowError::damaged(Table::Events, position))?;
         put_event(&mut to, &Indexed::of(&stored))?;
         heads.follow(&Indexed::of(&stored));
-        follow_removal(&mut to, &stored)?;
+        if stored.is_as_recorded() {
+            follow_removal(&mut to, &stored)?;
+        }
     }
     heads.put(&mut to)?;
     let executions = tx.open_table(Table::Executions.definition()).map_err(RowError::storage)?;

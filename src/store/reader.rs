@@ -21,7 +21,7 @@ pub use runs::Claim;
 use std::sync::Arc;
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
-use thoughtstream_domain::event::Event;
+use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
 use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeName, TypeRef};
 
@@ -64,16 +64,27 @@ pub struct Heads {
     pub sources: Vec<SourceHead>,
 }
 
+/// Says what becomes of an event whose payload is not the one that was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    /// It is an error with its place: nobody acts on it, or passes it.
+    Refused,
+    /// The event is answered without its payload, and says that it is damaged.
+    Shown,
+}
+
 /// Reads the log; see the module's page.
 #[derive(Clone, Debug)]
 pub struct Reader {
     pub(crate) shared: Arc<Shared>,
+    damage: Damage,
 }
 
 /// One short read transaction.
 pub(crate) struct View<'a> {
     tx: ReadTransaction,
     shared: &'a Shared,
+    damage: Damage,
 }
 
 impl View<'_> {
@@ -107,8 +118,22 @@ impl View<'_> {
         copied.collect::<Result<_, _>>().map_err(RowError::storage)
     }
 
-    /// Returns the event at a position.
+    /// Returns the event at a position, its payload held against the hash that was recorded.
     pub(crate) fn stored(&self, events: &ReadTable, position: u64) -> Result<Option<Stored>, RowError> {
+        let Some(mut stored) = self.as_stored(events, position)? else { return Ok(None) };
+        match self.damage {
+            Damage::Refused => stored.held().map(Some),
+            Damage::Shown => {
+                if !stored.is_as_recorded() {
+                    stored.event.payload = Payload::Damaged;
+                }
+                Ok(Some(stored))
+            }
+        }
+    }
+
+    /// Returns the event at a position as it stands there, whatever its payload is worth: for `verify`.
+    pub(crate) fn as_stored(&self, events: &ReadTable, position: u64) -> Result<Option<Stored>, RowError> {
         let found = events.get(&position_key(position)[..]).map_err(RowError::storage)?;
         let read = found.map(|value| record::read(position, value.value(), &self.shared.names));
         read.transpose().at(Table::Events, position)
@@ -134,10 +159,30 @@ impl View<'_> {
         Ok(None)
     }
 
-    /// Returns the events at these positions; one that is missing is damage.
+    /// Returns the events at these positions, all of them or an error.
     fn events_at(&self, positions: impl IntoIterator<Item = u64>) -> Result<Vec<Event>, RowError> {
-        let events = self.table(Table::Events)?;
         let mut found = Vec::new();
+        self.gather(positions, &mut found)?;
+        Ok(found)
+    }
+
+    /// Returns the events at these positions as a page. What stands before damage is answered first: who reads on
+    /// from there meets the damage, and has done everything before it.
+    fn page_at(&self, positions: impl IntoIterator<Item = u64>) -> Result<Vec<Event>, RowError> {
+        let mut found = Vec::new();
+        match self.gather(positions, &mut found) {
+            Err(RowError::Damaged { .. }) if !found.is_empty() => Ok(found),
+            gathered => gathered.map(|()| found),
+        }
+    }
+
+    /// Reads events up to the byte bound; one that is missing is damage.
+    fn gather(
+        &self,
+        positions: impl IntoIterator<Item = u64>,
+        found: &mut Vec<Event>,
+    ) -> Result<(), RowError> {
+        let events = self.table(Table::Events)?;
         let mut bytes = 0;
         for position in positions {
             let stored = self.stored(&events, position)?;
@@ -148,14 +193,14 @@ impl View<'_> {
                 break;
             }
         }
-        Ok(found)
+        Ok(())
     }
 }
 
 fn payload_bytes(event: &Event) -> usize {
     match &event.payload {
-        thoughtstream_domain::event::Payload::Present(content) => content.reveal().len(),
-        thoughtstream_domain::event::Payload::Redacted => 0,
+        Payload::Present(content) => content.reveal().len(),
+        Payload::Redacted | Payload::Damaged => 0,
     }
 }
 
@@ -166,7 +211,14 @@ impl Reader {
     }
 
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { shared, damage: Damage::Refused }
+    }
+
+    /// Returns a reader for a look that shows events and acts on none of them: one whose payload is not the one that
+    /// was recorded is answered as [`Payload::Damaged`], where any other reader answers [`RowError::Damaged`].
+    #[must_use]
+    pub fn showing_damage(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), damage: Damage::Shown }
     }
 
     /// Gives the database back, if nobody else reads it.
@@ -178,7 +230,7 @@ impl Reader {
     pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> Result<T, RowError>) -> Result<T, RowError> {
         let database = self.shared.database()?;
         let tx = database.begin_read().map_err(RowError::storage)?;
-        look(&View { tx, shared: &self.shared })
+        look(&View { tx, shared: &self.shared, damage: self.damage })
     }
 
     /// Returns the mark that the store was made with; it identifies the store, and never changes.
@@ -285,7 +337,7 @@ impl Reader {
         self.view(|view| {
             let last = view.last_position()?;
             let from = position.saturating_add(1);
-            view.events_at((from..=last).take(limit.min(PAGE_ROWS_MAX)))
+            view.page_at((from..=last).take(limit.min(PAGE_ROWS_MAX)))
         })
     }
 
@@ -296,7 +348,7 @@ impl Reader {
     pub fn page_before(&self, position: Option<u64>, limit: usize) -> Result<Vec<Event>, RowError> {
         self.view(|view| {
             let end = position.map_or(view.last_position()?, |before| before.saturating_sub(1));
-            view.events_at((1..=end.min(view.last_position()?)).rev().take(limit.min(PAGE_ROWS_MAX)))
+            view.page_at((1..=end.min(view.last_position()?)).rev().take(limit.min(PAGE_ROWS_MAX)))
         })
     }
 
@@ -312,12 +364,13 @@ impl Reader {
             let (from, to) = (key!(number, after.saturating_add(1)), key!(number + 1));
             let rows = view.range(Table::Sequences, &from, &to, limit.min(PAGE_ROWS_MAX))?;
             let positions = rows.iter().map(|(_, position)| be64(position)).collect::<Result<Vec<_>, _>>();
-            view.events_at(positions.at(Table::Sequences, source)?)
+            view.page_at(positions.at(Table::Sequences, source)?)
         })
     }
 
     /// Returns events of these types in one source after a sequence, oldest first. Costs its matches: what
-    /// lies between is not read. A short page means only that the byte bound was met; an empty one is the end.
+    /// lies between is not read. A short page means only that the byte bound was met, or that damage follows; an empty
+    /// one is the end.
     ///
     /// # Errors
     /// [`RowError`] if the log cannot be read.
@@ -343,7 +396,7 @@ impl Reader {
             }
             found.sort_unstable();
             found.dedup();
-            view.events_at(found.into_iter().take(limit).map(|(_, position)| position))
+            view.page_at(found.into_iter().take(limit).map(|(_, position)| position))
         })
     }
 

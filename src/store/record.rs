@@ -12,6 +12,8 @@ use thoughtstream_domain::time::Timestamp;
 
 use crate::codec::{Cursor, Malformed, put_bytes, put_number, put_signed};
 use crate::names::Names;
+use crate::rows::RowError;
+use crate::tables::Table;
 
 /// The version of the form written now.
 const VERSION: u8 = 1;
@@ -197,7 +199,28 @@ pub(crate) struct Stored {
     pub(crate) parents: Vec<u64>,
 }
 
-/// Reads a whole record.
+impl Stored {
+    /// Says whether the payload has the hash that was recorded with the event; what was erased has none to compare.
+    pub(crate) fn is_as_recorded(&self) -> bool {
+        match &self.event.payload {
+            Payload::Present(content) => Sha256Hash::of(content.reveal()) == self.event.payload_sha256,
+            Payload::Redacted => true,
+            Payload::Damaged => false,
+        }
+    }
+
+    /// Holds the payload against its hash: for whoever acts on what the event says.
+    pub(crate) fn held(self) -> Result<Self, RowError> {
+        if self.is_as_recorded() {
+            return Ok(self);
+        }
+        let Event { position, source, sequence, .. } = &self.event;
+        Err(RowError::damaged(Table::Events, format_args!("{position} ({source} {sequence})")))
+    }
+}
+
+/// Reads a whole record, and leaves it to the caller whether the payload is the one that was recorded: whoever acts
+/// on it or shows it goes through [`Stored::held`].
 pub(crate) fn read(position: u64, record: &[u8], names: &Names) -> Result<Stored, Malformed> {
     let mut cursor = Cursor::new(record);
     let Start { flags, actor, facts } = read_start(&mut cursor)?;
@@ -260,7 +283,7 @@ pub(crate) fn redact(record: &[u8], names: &Names) -> Result<Vec<u8>, Malformed>
     let stored = read(0, record, names)?;
     let payload = match &stored.event.payload {
         Payload::Present(content) => content.reveal().len(),
-        Payload::Redacted => 0,
+        Payload::Redacted | Payload::Damaged => 0,
     };
     let mut out = record[..record.len() - payload].to_vec();
     out[1] |= REDACTED;

@@ -188,7 +188,8 @@ impl ServiceDesk {
             None => *head.borrow_and_update(),
         };
         loop {
-            let (reader, filter, sending) = (self.service.reader(), filter.clone(), reply.clone());
+            let (reader, filter, sending) =
+                (self.service.reader().showing_damage(), filter.clone(), reply.clone());
             let read = tokio::task::spawn_blocking(move || {
                 let kinds = events::Kinds::parse(filter.kind.as_deref())?;
                 let mut sending = Sending(sending);

@@ -166,7 +166,8 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
             Ok(made(word, &execution.id, Some(commit)))
         }
         Operate::Redact { event, reason } => {
-            let found = crate::query::events::find(reader, event)?;
+            // What is damaged may be erased like everything else.
+            let found = crate::query::events::find(&reader.showing_damage(), event)?;
             let commit = decide::redact(&found, reason, operator, key)
                 .map_err(|error| Failure::of(Exit::Refused, "event.evidence", &error))?;
             Ok(made("redacted", event, commit).with_note(REMAINS))

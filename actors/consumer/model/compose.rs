@@ -21,7 +21,7 @@ use thoughtstream_domain::proposal::Kind;
 use thoughtstream_domain::provider::{Profile, ResponseFormat};
 use thoughtstream_domain::repair::AgentRole;
 use thoughtstream_domain::slash;
-use thoughtstream_store::SnapshotError;
+use thoughtstream_store::{RowError, SnapshotError};
 
 use super::super::attempt::{Attempt, Ended};
 use super::super::resume::triggers;
@@ -36,7 +36,7 @@ enum Stopped {
     /// The run is closed over it.
     Failure(RunFailure),
     /// The log cannot be read.
-    Unreadable,
+    Unreadable(RowError),
 }
 
 impl Stopped {
@@ -49,9 +49,9 @@ impl Stopped {
     }
 }
 
-impl From<thoughtstream_store::RowError> for Stopped {
-    fn from(_: thoughtstream_store::RowError) -> Self {
-        Self::Unreadable
+impl From<RowError> for Stopped {
+    fn from(error: RowError) -> Self {
+        Self::Unreadable(error)
     }
 }
 
@@ -66,7 +66,7 @@ impl Attempt {
         match self.packet(work, execution, events) {
             Ok(prepared) => Ok(prepared),
             Err(Stopped::Failure(failure)) => Ok(Prepared::Refused(failure)),
-            Err(Stopped::Unreadable) => Err(Ended::Unreadable),
+            Err(Stopped::Unreadable(error)) => Err(error.into()),
         }
     }
 
@@ -85,14 +85,14 @@ impl Attempt {
                 });
             }
             Ok(None) => {}
-            Err(SnapshotError::Row(_)) => return Err(Stopped::Unreadable),
+            Err(SnapshotError::Row(error)) => return Err(error.into()),
             Err(SnapshotError::Packet(_) | SnapshotError::Incomplete(_)) => {
                 return Err(Stopped::of_surroundings("context-snapshot-damaged"));
             }
         }
         let events = match events {
             Some(events) => events,
-            None => triggers(&self.reader, execution).map_err(|_| Stopped::Unreadable)?,
+            None => triggers(&self.reader, execution)?,
         };
         if any_erased(&events) {
             return Err(Stopped::Failure(RunFailure::of_erased()));
@@ -147,8 +147,8 @@ impl Attempt {
         let mut observed = Vec::new();
         for event in events {
             observed.push(self.reader.observed(event).map_err(|error| match error.code() {
-                Some(code) => Stopped::of_input(code),
-                None => Stopped::Unreadable,
+                Ok(code) => Stopped::of_input(code),
+                Err(error) => Stopped::Unreadable(error),
             })?);
         }
         let answer = work.answer();
@@ -184,7 +184,7 @@ impl Attempt {
         let failed = match self.reader.packet(&asked.stamp.consumer, &asked.stamp.execution) {
             Ok(Some(packet)) => packet,
             Ok(None) => return Err(Stopped::of_input("repair-context-missing")),
-            Err(SnapshotError::Row(_)) => return Err(Stopped::Unreadable),
+            Err(SnapshotError::Row(error)) => return Err(error.into()),
             Err(SnapshotError::Packet(_) | SnapshotError::Incomplete(_)) => {
                 return Err(Stopped::of_input("repair-context-damaged"));
             }
@@ -226,7 +226,7 @@ impl Attempt {
         };
         let evidence = self.reader.chat_before(&event.source, &current);
         let composed = conversation(&current, evidence, &policy, &trusted).map_err(|error| match error {
-            ComposeError::Evidence(_) => Stopped::Unreadable,
+            ComposeError::Evidence(error) => Stopped::Unreadable(error),
             ComposeError::TooLarge(_) => Stopped::of_input(TooLarge::CODE),
         })?;
         Ok((composed, current.images))
@@ -241,7 +241,7 @@ impl Attempt {
         let subscriptions = subscriptions.map_err(|_| Stopped::of_input("document-subscription-invalid"))?;
         let resolved = resolve(&mut &self.reader, &subscriptions, usize_of(recipe.max_chars));
         resolved.map_err(|error| match error {
-            ResolveError::Library(_) => Stopped::Unreadable,
+            ResolveError::Library(error) => Stopped::Unreadable(error),
             // A file may come back or be mended; the message waits for it.
             ResolveError::Fault(fault) => Stopped::of_surroundings(fault.code()),
         })

@@ -84,7 +84,7 @@ impl Attempt {
     async fn request_of(&self, execution: &Execution) -> Result<Option<(EventId, RepairRequested)>, Ended> {
         let (reader, execution) = (self.reader.clone(), execution.clone());
         let read = tokio::task::spawn_blocking(move || triggers(&reader, &execution)).await;
-        let events = read.map_err(|_| Ended::Unreadable)?.map_err(|_| Ended::Unreadable)?;
+        let events = read.map_err(|_| Ended::Unreadable(None))??;
         let Some(event) = events.first() else { return Ok(None) };
         Ok(event.payload_as().ok().map(|request| (event.id, request)))
     }

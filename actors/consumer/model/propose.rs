@@ -43,7 +43,7 @@ impl Attempt {
     async fn original(&self, output: EventId) -> Result<Option<Observation>, Ended> {
         let reader = self.reader.clone();
         let read = tokio::task::spawn_blocking(move || reader.event(&output)).await;
-        let event = read.map_err(|_| Ended::Unreadable)?.map_err(|_| Ended::Unreadable)?;
+        let event = read.map_err(|_| Ended::Unreadable(None))??;
         Ok(event.and_then(|event| Judged::of(&event).ok()).map(|judged| judged.observation))
     }
 }

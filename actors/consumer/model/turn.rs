@@ -11,7 +11,6 @@ use thoughtstream_domain::dispatch::AwaitedReply;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::lifecycle::Execution;
 use thoughtstream_domain::payload::delivery;
-use thoughtstream_store::RowError;
 use tokio::sync::Notify;
 
 use super::super::attempt::{Attempt, Ended};
@@ -70,19 +69,18 @@ impl Attempt {
         let (reader, execution, events) =
             (self.reader.clone(), execution.clone(), events.map(<[Event]>::to_vec));
         let look = tokio::task::spawn_blocking(move || -> Result<Option<AwaitedReply>, Ended> {
-            let unreadable = |_: RowError| Ended::Unreadable;
             // What a later attempt sees is sealed, and no reply changes it.
-            if reader.has_packet(&execution.consumer, &execution.id).map_err(unreadable)? {
+            if reader.has_packet(&execution.consumer, &execution.id)? {
                 return Ok(None);
             }
             let events = match events {
                 Some(events) => events,
-                None => triggers(&reader, &execution).map_err(|_| Ended::Unreadable)?,
+                None => triggers(&reader, &execution)?,
             };
             let Some(event) = events.first() else { return Ok(None) };
-            reader.awaited_reply(event, &execution.consumer.id).map_err(unreadable)
+            Ok(reader.awaited_reply(event, &execution.consumer.id)?)
         });
-        look.await.map_err(|_| Ended::Unreadable)?
+        look.await.map_err(|_| Ended::Unreadable(None))?
     }
 }
 

@@ -134,7 +134,7 @@ fn too_large(chars: usize, chars_max: usize) -> TooLarge {
 fn bare(event: &Event, has_document: bool) -> Result<Map<String, Value>, ObserveError> {
     let payload = match &event.payload {
         Payload::Present(_) => event.payload_value().ok_or(ObserveError::Unreadable)?,
-        Payload::Redacted => return Err(ObserveError::Unreadable),
+        Payload::Redacted | Payload::Damaged => return Err(ObserveError::Unreadable),
     };
     let mut entry = Map::new();
     entry.insert("id".to_owned(), json!(event.id));

@@ -77,6 +77,7 @@ impl Subscription {
             let absent = match event.payload {
                 Payload::Present(_) => "absent",
                 Payload::Redacted => "redacted",
+                Payload::Damaged => "damaged",
             };
             clauses.push(Clause {
                 name: condition.field.to_string(),

@@ -215,7 +215,7 @@ impl Tables<'_> {
             let (_, kind) = record::read_numbers(record.value()).at(Table::Events, position)?;
             if kinds.contains(&Some(kind)) {
                 let stored = record::read(position, record.value(), &self.view.shared().names);
-                found.push(stored.at(Table::Events, position)?.event);
+                found.push(stored.at(Table::Events, position)?.held()?.event);
             }
         }
         Ok(found)

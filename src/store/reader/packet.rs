@@ -54,13 +54,15 @@ pub enum ObservedError {
 }
 
 impl ObservedError {
-    /// Returns the code that closes a run over it; the log's own trouble has none, it is tried again.
-    #[must_use]
-    pub const fn code(&self) -> Option<&'static str> {
+    /// Returns the code that closes a run over it.
+    ///
+    /// # Errors
+    /// The log's own trouble has no code: it is tried again, and stops who needs it.
+    pub fn code(self) -> Result<&'static str, RowError> {
         match self {
-            Self::Row(_) => None,
-            Self::Unreadable => Some("trigger-unreadable"),
-            Self::Version => Some("document-version-missing"),
+            Self::Row(error) => Err(error),
+            Self::Unreadable => Ok("trigger-unreadable"),
+            Self::Version => Ok("document-version-missing"),
         }
     }
 }

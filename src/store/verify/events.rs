@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use redb::{ReadableTable, ReadableTableMetadata};
 use thoughtstream_domain::accounting::{Charge, Released, Settled};
 use thoughtstream_domain::event::Payload;
-use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
+use thoughtstream_domain::hash::ChainHash;
 use thoughtstream_domain::id::{EventId, RunId, SourceId};
 use thoughtstream_domain::lifecycle::RunState;
 use thoughtstream_domain::payload::TypedPayload;
@@ -145,7 +145,7 @@ impl Walk {
             self.position += 1;
             let position = self.position;
             let place = format!("{} {position}", Table::Events.name());
-            let found = match view.stored(&tables.events, position) {
+            let found = match view.as_stored(&tables.events, position) {
                 Ok(Some(stored)) => Some(stored),
                 Ok(None) => {
                     findings.add(FindingKind::Gap, &place, "there is no event at this position");
@@ -199,14 +199,10 @@ impl Walk {
         if derived != event.id {
             findings.add(FindingKind::Id, &place, format_args!("{} should be {derived}", event.id));
         }
-        match &event.payload {
-            Payload::Present(content) if Sha256Hash::of(content.reveal()) != event.payload_sha256 => {
-                findings.add(FindingKind::Payload, &place, "the payload is not the one that was recorded");
-            }
-            Payload::Present(_) => {}
-            Payload::Redacted => {
-                self.redacted.insert(event.id);
-            }
+        if !stored.is_as_recorded() {
+            findings.add(FindingKind::Payload, &place, "the payload is not the one that was recorded");
+        } else if event.payload == Payload::Redacted {
+            self.redacted.insert(event.id);
         }
         if event.recorded_at < self.recorded_at {
             findings.add(FindingKind::Time, &place, format_args!("recorded at {}", event.recorded_at));

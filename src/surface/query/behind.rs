@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::commit::Registered;
 use thoughtstream_domain::declaration::{Catalog, Declaration, load_all};
-use thoughtstream_domain::event::Event;
+use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::id::{ConsumerKey, SourceId, TypeName};
 use thoughtstream_domain::subscription::{Replay, Subscription};
 use thoughtstream_domain::time::Timestamp;
@@ -91,7 +91,7 @@ pub(crate) fn matches(look: &Look<'_>, key: &ConsumerKey, event: &Event) -> Resu
 /// [`Failure`] if the log cannot be read.
 pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey, heads: &Heads) -> Result<Behind, Failure> {
     let Some(subscription) = subscription(look, key)? else { return Ok(Behind::default()) };
-    let reader = look.reader;
+    let reader = &look.reader.showing_damage();
     let types: Vec<TypeName> = subscription.accepted_types().iter().cloned().collect();
     let (mut counted, mut since): (u64, Option<Timestamp>) = (0, None);
     for head in heads.included(&subscription) {
@@ -113,7 +113,7 @@ pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey, heads: &Heads) -> Resul
             let waits = |event: &&Event| {
                 event.position > start.position
                     && !closed.contains(&event.sequence)
-                    && subscription.matches(event)
+                    && (event.payload == Payload::Damaged || subscription.matches(event))
             };
             let mut waiting = page.iter().filter(waits).peekable();
             let first = waiting.peek().map(|event| event.recorded_at);

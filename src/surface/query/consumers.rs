@@ -311,7 +311,7 @@ fn standing(
     }
     if let Some(since) = control.quarantined_since {
         return Word {
-            why: control.quarantine_code.clone(),
+            why: quarantine_code(control, live),
             command: Some(format!("thought consumer resume {id}")),
             ..word(State::Quarantined, Some(since))
         };
@@ -353,6 +353,13 @@ fn standing(
     }
     let awaits = live.is_some_and(|node| node.detail.contains_key(AWAITED));
     Word { why: awaits.then(|| AwaitedReply::CODE.to_owned()), ..word(State::Behind, behind.since) }
+}
+
+/// Returns why a consumer is in quarantine, with the row that could not be read as long as its actor is remembered.
+pub(crate) fn quarantine_code(control: &Control, live: Option<&Node>) -> Option<String> {
+    let code = control.quarantine_code.clone()?;
+    let row = live.and_then(|node| node.detail.get("unreadable")).and_then(serde_json::Value::as_str);
+    Some(row.map_or_else(|| code.clone(), |row| format!("{code}: {row}")))
 }
 
 fn held_of(unsettled: &[Execution]) -> Option<Word> {

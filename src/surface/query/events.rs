@@ -84,6 +84,7 @@ impl Kinds {
 /// [`Failure`] if the filter is malformed or the log cannot be read.
 pub fn list(reader: &Reader, filter: &EventFilter, sink: &mut dyn Sink) -> Result<(), Failure> {
     let kinds = Kinds::parse(filter.kind.as_deref())?;
+    let reader = &reader.showing_damage();
     let limit = filter.limit.min(ROWS_MAX) as usize;
     if filter.newest {
         let newest = newest(reader, filter, &kinds, limit)?;
@@ -167,7 +168,7 @@ fn newest(reader: &Reader, filter: &EventFilter, kinds: &Kinds, limit: usize) ->
 /// # Errors
 /// [`Failure`] if there is none or the log cannot be read.
 pub fn one(reader: &Reader, id: &EventId, content: bool) -> Result<Value, Failure> {
-    Ok(shown(&find(reader, id)?, content))
+    Ok(shown(&find(&reader.showing_damage(), id)?, content))
 }
 
 /// Returns an event as it is shown: the words of a proposal stand in it only if they are asked for, and what is not

@@ -156,7 +156,7 @@ pub fn inbox(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
 pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     let mut found = Vec::new();
     service(look, &mut found);
-    controls(look.reader, &mut found)?;
+    controls(look, &mut found)?;
     activations(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;
     unprocessed::unprocessed(look.reader, &mut found)?;
@@ -228,7 +228,9 @@ fn actors(node: &super::tree::Node, above: &str, found: &mut Vec<Waiting>) {
     }
 }
 
-fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+fn controls(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    let reader = look.reader;
+    let running = look.live.map(|live| super::tree::ConsumerNodes::of(&live.tree));
     let is_copy = reader.copied_through()? > 0;
     for (id, control) in reader.controls()? {
         let command = format!("thought consumer resume {id}");
@@ -237,7 +239,11 @@ fn controls(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 kind: Kind::ConsumerQuarantined,
                 id: id.to_string(),
                 since: Some(since),
-                why: control.quarantine_code.unwrap_or_else(|| "ended-too-often".to_owned()),
+                why: super::consumers::quarantine_code(
+                    &control,
+                    running.as_ref().and_then(|all| all.get(&id)),
+                )
+                .unwrap_or_else(|| "ended-too-often".to_owned()),
                 command: command.clone(),
                 ways: Vec::new(),
                 hidden_until: None,

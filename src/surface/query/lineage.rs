@@ -73,6 +73,8 @@ impl Relative {
 /// # Errors
 /// [`Failure`] if there is no such event or the log cannot be read.
 pub fn lineage(reader: &Reader, id: &EventId) -> Result<Lineage, Failure> {
+    // What is shown of an event stands in its head.
+    let reader = &reader.showing_damage();
     let event = find(reader, id)?;
     let mut walk = Walk { reader, seen: BTreeSet::from([event.position]), cut: false };
     let parents = walk.follow(&event, Direction::Up, DEPTH_MAX)?;

@@ -33,6 +33,7 @@ pub struct SourceRow {
 /// # Errors
 /// [`Failure`] if the log cannot be read.
 pub fn list(reader: &Reader) -> Result<Vec<SourceRow>, Failure> {
+    let reader = &reader.showing_damage();
     let mut rows = Vec::new();
     for head in reader.sources()? {
         let last = reader.event_at(head.position)?;

@@ -64,7 +64,7 @@ pub struct Log {
 /// [`Failure`] if a state is not known or the log cannot be read.
 pub fn status(look: &Look<'_>, states: &[String]) -> Result<Status, Failure> {
     let events = look.reader.last_position()?;
-    let last = if events == 0 { None } else { look.reader.event_at(events)? };
+    let last = if events == 0 { None } else { look.reader.showing_damage().event_at(events)? };
     let service = look.live.map_or_else(down, |live| Service {
         state: state(live).to_owned(),
         pid: Some(live.pid),

@@ -235,7 +235,7 @@ struct End {
 
 /// Finds the end of the last service: its own word, or else the last that it recorded.
 fn end(look: &Look<'_>) -> Result<End, Failure> {
-    let reader = look.reader;
+    let reader = &look.reader.showing_damage();
     let Some(head) = reader.head(&SourceId::supervision())? else {
         // The log was made by hand.
         let since = reader.event_at(1)?.map_or(look.now, |first| first.recorded_at);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::change::event_ids;
 use thoughtstream_domain::commit::ExecutionKey;
 use thoughtstream_domain::dispatch::{AwaitedReply, State as DeliveryState};
-use thoughtstream_domain::event::Event;
+use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::id::{
     ConsumerId, ConsumerKey, DeliveryId, DocumentId, EventId, ExecutionId, SourceId,
 };
@@ -73,7 +73,7 @@ pub fn why(look: &Look<'_>, id: &str) -> Result<Why, Failure> {
         return Ok(of_delivery(&deliveries::one(look.reader, &delivery)?));
     }
     if let Ok(event) = EventId::parse(id) {
-        return of_event(look, &find(look.reader, &event)?);
+        return of_event(look, &find(&look.reader.showing_damage(), &event)?);
     }
     if let Ok(document) = DocumentId::parse(id) {
         return of_document(look.reader, &document);
@@ -259,6 +259,9 @@ fn of_proposal(proposal: Proposal) -> Why {
 }
 
 fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
+    if event.payload == Payload::Damaged {
+        return Ok(of_damaged(event));
+    }
     if let Some(proposal) = proposals::one(look.reader, event, proposals::eye(look, false))? {
         return Ok(of_proposal(proposal));
     }
@@ -280,6 +283,23 @@ fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
         answer.fact.push_str("; no enabled consumer listens to it");
     }
     Ok(answer)
+}
+
+/// Says that what is stored of an event is not what was recorded, and how that ends.
+fn of_damaged(event: &Event) -> Why {
+    let fact = format!(
+        "it is recorded as number {} of {}, and its payload is not the one that was recorded: nothing acts on it, \
+         and who needs it stands still there until the log is restored or the event is erased",
+        event.sequence, event.source
+    );
+    Why {
+        since: Some(event.recorded_at),
+        commands: vec![
+            "thought verify".to_owned(),
+            format!("thought event redact {} --reason TEXT", event.id),
+        ],
+        ..plain(event.id, "event", "damaged", fact)
+    }
 }
 
 /// Says what one consumer has to do with an event; nothing if it does not match.
@@ -344,7 +364,7 @@ fn of_document(reader: &Reader, id: &DocumentId) -> Result<Why, Failure> {
         };
         let mut last = None;
         for event in event_ids(&document) {
-            last = reader.event(&event)?.or(last);
+            last = reader.showing_damage().event(&event)?.or(last);
         }
         let command = last.as_ref().map_or_else(
             || format!("thought event list --source {}", head.source),
@@ -380,7 +400,8 @@ fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {
         None => {
             let events = head.as_ref().map_or(0, |head| head.sequence);
             let fact = format!("it has {events} events and nothing about it waits");
-            let last = head.map(|head| look.reader.event_at(head.position)).transpose()?.flatten();
+            let last =
+                head.map(|head| look.reader.showing_damage().event_at(head.position)).transpose()?.flatten();
             Why { since: last.map(|event| event.recorded_at), ..plain(source, "source", "sound", fact) }
         }
     };

@@ -36,8 +36,10 @@ pub fn row(event: &Value, now: Timestamp) -> String {
 }
 
 fn telling(event: &Value) -> String {
+    let is = |name: &str| event.get(name).and_then(Value::as_bool) == Some(true);
     let Some(payload) = event.get("payload").filter(|payload| !payload.is_null()) else {
-        return "(redacted)".to_owned();
+        let why = ["damaged", "redacted"].into_iter().find(|why| is(why)).unwrap_or("no payload");
+        return format!("({why})");
     };
     let stamp = payload.get("stamp").and_then(|stamp| stamp.get("consumer"));
     let found = TELLING.iter().find_map(|name| payload.get(name)).or(stamp);
@@ -69,7 +71,10 @@ pub fn one(event: &Value) -> String {
     let payload = event.get("payload").filter(|payload| !payload.is_null());
     match payload.map(serde_json::to_string_pretty) {
         Some(Ok(pretty)) => pretty.lines().for_each(|pretty| write(format!("  {}", line(pretty)))),
-        Some(Err(_)) | None => write("  (no payload)".to_owned()),
+        Some(Err(_)) | None => match event.get("damaged") {
+            Some(_) => write("  (damaged: not what was recorded; `thought verify` says more)".to_owned()),
+            None => write("  (no payload)".to_owned()),
+        },
     }
     text
 }

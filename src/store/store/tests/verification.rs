@@ -3,6 +3,7 @@
 use redb::{Database, ReadableTable, WriteTransaction};
 use thoughtstream_domain::commit::{Document, Refusal, Row};
 use thoughtstream_domain::content::Content;
+use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::DocumentId;
 use thoughtstream_domain::payload::system::{Operator, Redacted};
@@ -130,6 +131,39 @@ fn a_log_extends_the_one_whose_head_was_kept() {
     assert_eq!(since(other).findings[0].kind, FindingKind::NotAnExtension);
     let future = Head { position: kept.position + 100, ..kept };
     assert_eq!(since(future).findings[0].kind, FindingKind::NotAnExtension);
+}
+
+#[test]
+fn a_payload_that_is_not_the_recorded_one_is_given_to_nobody_who_acts() {
+    let (_, store) = rich();
+    let reader = &store.reader;
+    let sound = reader.event_at(3).unwrap().unwrap();
+    change_row(&store, Table::Events, &position_key(3), |row| *row.last_mut().unwrap() ^= 0x1);
+    let place = format!("events 3 ({} {})", sound.source, sound.sequence);
+    let refused = |read: Result<Vec<Event>, crate::RowError>| match read {
+        Err(crate::RowError::Damaged { place: found }) => assert_eq!(found, place),
+        other => panic!("{other:?}"),
+    };
+    let one =
+        |read: Result<Option<Event>, crate::RowError>| refused(read.map(|found| found.into_iter().collect()));
+    one(reader.event_at(3));
+    one(reader.event(&sound.id));
+    one(reader.event_in(&sound.source, sound.sequence));
+    one(reader.event_under(&sound.source, &sound.kind.name, &sound.key));
+    // A page ends before it, and the next one says why.
+    let positions = |page: Vec<Event>| page.iter().map(|event| event.position).collect::<Vec<_>>();
+    assert_eq!(positions(reader.page_after(0, 10).unwrap()), [1, 2]);
+    refused(reader.page_after(2, 10));
+    refused(reader.backlog(std::slice::from_ref(&sound.kind.name), &sound.source, sound.sequence - 1, 10));
+    refused(reader.source_page(&sound.source, sound.sequence - 1, 10));
+    // Who shows it says that it is damaged, and shows nothing of it.
+    let shown = reader.showing_damage().event_at(3).unwrap().unwrap();
+    assert_eq!((&shown.payload, shown.payload_value()), (&Payload::Damaged, None));
+    assert!(shown.payload_as::<Note>().is_err() && shown.to_json()["damaged"] == true);
+    assert!(shown.to_json().get("redacted").is_none());
+    assert!(
+        reader.showing_damage().page_after(2, 1).unwrap() == [Event { payload: Payload::Damaged, ..sound }]
+    );
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn is_over(reader: &Reader, execution: &Execution, enabled: &BTreeSet<ConsumerKe
         |key: &&ConsumerKey| key.id == execution.consumer.id && key.version > execution.consumer.version;
     let newer = enabled.iter().find(newer);
     for trigger in &execution.triggers {
-        let Some(event) = reader.event_at(trigger.position)? else { continue };
+        let Some(event) = reader.showing_damage().event_at(trigger.position)? else { continue };
         let taken_up = match newer {
             Some(key) => reader.execution_of(key, &event)?.is_some(),
             None => false,
