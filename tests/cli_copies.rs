@@ -211,3 +211,23 @@ fn upkeep_changes_nothing_that_happened_and_needs_the_log_alone() {
         assert_eq!(world.thought(&["verify", "--json"]).expect(0).json(), before);
     }
 }
+
+#[test]
+fn a_file_that_is_no_backup_is_named_as_that_and_stays_as_open_as_it_is() {
+    let world = World::with_config();
+    let (file, fresh) = (world.base().join("list.txt"), world.base().join("fresh").display().to_string());
+    std::fs::write(&file, "root:x:0:0\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = world.thought(&["restore", &file.display().to_string(), "--data", &fresh]).expect(4).stderr;
+    assert!(refused.contains("no backup") && !refused.contains("chmod"), "{refused}");
+    // One that is a backup, and open to others, is to be closed.
+    world.append("k", "x").expect(0);
+    let backup = world.base().join("copy").display().to_string();
+    world.thought(&["backup", &backup, "--acknowledge-sensitive"]).expect(0);
+    std::fs::set_permissions(&backup, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let open = world.thought(&["restore", &backup, "--data", &fresh]).expect(4).stderr;
+    assert!(open.contains("chmod 600"), "{open}");
+    std::fs::set_permissions(&backup, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let made = world.thought(&["restore", &backup, "--data", &fresh]).expect(0).stdout;
+    assert!(made.contains(&format!("next: thought --data {fresh} inbox")), "{made}");
+}

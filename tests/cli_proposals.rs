@@ -398,8 +398,14 @@ fn not_now_hides_a_thing_in_the_list_and_decides_nothing() {
     assert!(desk.world.thought(&["inbox", "--all"]).expect(0).stdout.contains("1 thing hidden until a time"));
     assert!(desk.decisions().is_empty());
     assert_eq!(desk.one(&memory)["state"], "waiting");
-    later(&["--until", "2026-01-01T00:00:00Z"]).expect(0);
+    assert!(later(&["--until", "2026-01-01T00:00:00Z"]).expect(0).stdout.contains("shown again"));
     assert_eq!(desk.inbox().len(), 2);
+    let past = later(&["--until", "2026-01-01T00:00:00Z"]).expect(1).stderr;
+    assert!(past.contains("is past") && past.contains("hide nothing"), "{past}");
+    for far in [["--for", "99999999d"], ["--until", "9999-12-30T00:00:01Z"]] {
+        let beyond = later(&far).expect(2).stderr;
+        assert!(beyond.contains("inbox.until") && beyond.contains("--for-good"), "{beyond}");
+    }
     later(&["--for-good"]).expect(0);
     // What comes to wait anew is shown anew: the decision has not come to its end.
     desk.world.thought(&["inbox", "accept", &memory]).expect(0);

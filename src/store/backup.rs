@@ -28,8 +28,8 @@ use crate::overlay::Overlay;
 use crate::reader::{PAGE_ROWS_MAX, Reader};
 use crate::rows::{RowError, unless_panicking};
 use crate::store::{
-    COPIED, CreateError, FillError, OpenError, Options, add_tables, check_magic, damaged_rows,
-    database_error, make, open_backend, read_meta, write_meta,
+    COPIED, CreateError, FillError, OpenError, Options, add_tables, begins_as_a_log, check_magic,
+    damaged_rows, database_error, make, open_backend, read_meta, write_meta,
 };
 use crate::tables::Table;
 use crate::verify::{self, Report, verify};
@@ -150,7 +150,13 @@ fn sync(path: &Path) -> io::Result<()> {
 /// # Errors
 /// [`OpenError`] says what the file is instead.
 pub fn open_backup(path: &Path) -> Result<Reader, OpenError> {
-    let file = RealFile::new(open_file(path, Access::Read)?);
+    let file = match open_file(path, Access::Read) {
+        // Somebody else's file is not to be closed to others for our sake.
+        Err(DiskError::TooOpen { .. }) if !begins_as_a_log(path) => {
+            return Err(OpenError::NotAStore { path: path.to_owned() });
+        }
+        opened => RealFile::new(opened?),
+    };
     check_magic(&file, path).map_err(|error| not_a_log(path, error))?;
     let io = |source: io::Error| OpenError::Io { path: path.to_owned(), source: source.into() };
     let overlay = Overlay::to_read(Box::new(file)).map_err(io)?;

@@ -28,8 +28,8 @@ pub(crate) use error::{damaged_rows, database_error};
 pub use make::create_on;
 pub(crate) use make::{COPIED, FillError, make, write_meta};
 pub(crate) use open::{
-    APPLIED, add_tables, check_magic, encode_mark, load_names, open_backend, read_meta, remove_remains,
-    reopen,
+    APPLIED, add_tables, begins_as_a_log, check_magic, encode_mark, load_names, open_backend, read_meta,
+    remove_remains, reopen,
 };
 
 /// The version of the whole stored form: tables, keys, records, journal.

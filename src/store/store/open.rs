@@ -195,6 +195,13 @@ pub(crate) fn check_magic(file: &dyn DiskFile, path: &Path) -> Result<(), OpenEr
     Ok(())
 }
 
+/// Says whether a file begins as a log does, whoever may read it beside its owner; a file that cannot be read does not.
+pub(crate) fn begins_as_a_log(path: &Path) -> bool {
+    let mut start = [0; REDB_MAGIC.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
+    read.is_ok() && start == REDB_MAGIC
+}
+
 /// What the log says about itself.
 pub(crate) struct Meta {
     pub(crate) mark: [u8; 16],

@@ -175,7 +175,8 @@ fn show(report: &Report, session: &Session, out: &mut Out) -> Result<Exit, Failu
             count(report.events, "event"),
             count(report.runs, "run")
         ))?;
-        out.line("next: thought inbox, which names the command that lets each go on")?;
+        let inbox = session.address.command("thought inbox");
+        out.line(&format!("next: {inbox}, which names the command that lets each go on"))?;
     }
     Ok(Exit::Done)
 }

@@ -186,11 +186,16 @@ fn show(args: &ShowArgs, session: &Session, out: &mut Out) -> Result<Exit, Failu
 }
 
 fn later(args: LaterArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
+    let last = Timestamp::parse(FOR_GOOD).ok();
     let until = match (args.until, args.for_) {
         (Some(until), _) => Some(until),
         (None, Some(ms)) => i64::try_from(ms).ok().map(|ms| session.now().plus_millis(ms)),
-        (None, None) => Timestamp::parse(FOR_GOOD).ok(),
+        (None, None) => last,
     };
-    let until = until.ok_or_else(|| Failure::new(Exit::Usage, "inbox.until", "this time is out of range"))?;
+    // What lies beyond has no form in which it could be written down.
+    let until = until.filter(|until| Some(*until) <= last).ok_or_else(|| {
+        Failure::new(Exit::Usage, "inbox.until", format!("this time is out of range: the last is {FOR_GOOD}"))
+            .with_hint("--for-good hides it until it comes to wait anew")
+    })?;
     operating::operate(session, Operate::Postpone { id: args.id, until }, out)
 }

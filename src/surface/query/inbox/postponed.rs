@@ -58,19 +58,25 @@ pub fn postpone(
         }
         return Err(unknown("thing that waits", &id));
     };
-    let Operation { operator, key, .. } = operation.clone();
+    let Operation { operator, key, now } = operation.clone();
+    let is_shown_again = until <= now;
+    if is_shown_again && one.hidden_until.is_none() {
+        let what = format!("{until} is past, and nobody has hidden `{id}`: it would hide nothing");
+        return Err(Failure::new(Exit::Refused, "inbox.until", what)
+            .with_hint("name a time that is to come, or a length with --for"));
+    }
+    let (word, note) = if is_shown_again {
+        ("shown again:".to_owned(), None)
+    } else {
+        let note = "nothing was decided; `thought inbox --all` shows it".to_owned();
+        (format!("hidden until {until}:"), Some(note))
+    };
     let actor = Actor::ours(ActorKind::Person, &format!("uid:{}", operator.uid));
     let envelope = Envelope::new(inbox::source(), key, Privacy::Private, actor);
     let what = one.kind.as_str().to_owned();
     let event = InboxPostponed { what, id: one.id.clone(), since: one.since, until, operator };
     let event = event.candidate(envelope);
-    let done = Done {
-        done: format!("hidden until {until}:"),
-        id: one.id.clone(),
-        already: false,
-        note: Some("nothing was decided; `thought inbox --all` shows it".to_owned()),
-        event: Some(event.id()),
-    };
+    let done = Done { done: word, id: one.id.clone(), already: false, note, event: Some(event.id()) };
     Ok(Decision::Commit(Box::new(Commit { appends: vec![event], ..Commit::default() }), done))
 }
 
