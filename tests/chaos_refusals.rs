@@ -126,8 +126,19 @@ fn a_log_that_may_not_be_written_is_refused_and_left_as_it_is() {
         mode(&file, 0o600);
     }
     mode(&unprivileged.world.data, 0o500);
-    let served = unprivileged.run(&["serve"]).expect(4);
-    assert!(served.stderr.contains("ermission denied"), "{}", served.stderr);
+    for arguments in [&["serve"][..], &["consumer", "pause", "document-links"]] {
+        let refused = unprivileged.run(arguments).expect(4);
+        assert!(refused.stderr.contains("ermission denied"), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("may only be read") && refused.stderr.contains("chmod 700"),
+            "{refused:?}"
+        );
+        assert!(!refused.stderr.contains("lock"), "no lock is to blame: {}", refused.stderr);
+    }
+    let checks = unprivileged.run(&["doctor", "--quick", "--json"]).json()["checks"].clone();
+    let writable = checks.as_array().unwrap().iter().find(|check| check["id"] == "log-writable").unwrap();
+    assert_eq!(writable["status"], "finding", "{writable}");
+    assert!(writable["fix"].as_str().unwrap().contains("chmod 700"), "{writable}");
     mode(&unprivileged.world.data, 0o700);
     assert!(unprivileged.contents() == before, "a refusal changed a byte");
     unprivileged.run(&["verify"]).expect(0);

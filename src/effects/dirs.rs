@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
-use nix::unistd::{Gid, Uid, fchown, fsync, geteuid};
+use nix::unistd::{AccessFlags, Gid, Uid, access, fchown, fsync, geteuid};
 use thiserror::Error;
 
 /// Only the owner may look inside.
@@ -127,6 +127,16 @@ impl PrivateDir {
         }
         Ok(Self { path, fd })
     }
+}
+
+/// Looks whether this process may make files in a directory: whether its mode says so, and its file system is mounted
+/// for writing.
+///
+/// # Errors
+///
+/// Returns why it may not.
+pub fn writable(path: &Path) -> io::Result<()> {
+    access(path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(Into::into)
 }
 
 /// Says who but its owner may come into a directory.

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use thoughtstream_domain::text::printable;
 use thoughtstream_domain::time::Timestamp;
-use thoughtstream_effects::dirs::PrivateDir;
+use thoughtstream_effects::dirs::{self, PrivateDir};
 use thoughtstream_effects::lock::{self, Holding, LockError, OwnerKind, OwnerLock, OwnerRecord, Visit};
 
+use crate::address::quoted;
 use crate::ask::Operated;
 use crate::command::init::data_failure;
 use crate::exit::Exit;
@@ -84,7 +86,7 @@ fn reach_or<L>(
                 Ok(lock) => return Ok(Reached::Alone(lock)),
                 Err(LockError::Held { owner, .. }) => Some(owner),
                 Err(LockError::HeldByUnknown { .. }) if begun.elapsed() <= patience => None,
-                Err(error) => return Err(lock_failure(&error)),
+                Err(error) => return Err(not_taken(data, &error)),
             }
         };
         if let Some(owner) =
@@ -152,6 +154,35 @@ pub(crate) fn lock_failure(error: &LockError) -> Failure {
         | LockError::Write(_)
         | LockError::Process(_) => Failure::of(Exit::CouldNotLook, "data.lock", error),
     }
+}
+
+/// Says why a data directory could not be taken: where nothing can be written, no lock is to blame.
+pub(crate) fn not_taken(data: &Path, error: &LockError) -> Failure {
+    match error {
+        LockError::Io { .. } | LockError::Write(_) => read_only(data).unwrap_or_else(|| lock_failure(error)),
+        LockError::Held { .. }
+        | LockError::HeldByUnknown { .. }
+        | LockError::OwnerLives { .. }
+        | LockError::Damaged { .. }
+        | LockError::NotRegular { .. }
+        | LockError::Foreign { .. }
+        | LockError::Replaced { .. }
+        | LockError::Unsteady { .. }
+        | LockError::Read(_)
+        | LockError::Process(_) => lock_failure(error),
+    }
+}
+
+/// Says that nothing can be written into a data directory, and what to do about it; nothing if it can.
+pub(crate) fn read_only(data: &Path) -> Option<Failure> {
+    let error = dirs::writable(data).err()?;
+    let what = format!("the data directory `{}` may only be read", printable(&data.display().to_string()));
+    let hint = if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
+        "mount its file system for writing".to_owned()
+    } else {
+        format!("let its owner write there: chmod 700 {}", quoted(data))
+    };
+    Some(Failure::new(Exit::CouldNotLook, "data.read-only", what).because(&error).with_hint(hint))
 }
 
 fn held(owner: &OwnerRecord) -> Failure {

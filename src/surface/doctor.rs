@@ -213,18 +213,21 @@ pub fn sandbox(places: &Places) -> Check {
     }
 }
 
-/// Judges the service, the log's clock and its consumers by one status.
+/// Judges the service, the log's clock and its consumers by one status. `read_only` says why nothing can be written into
+/// the data directory, if so; a service that runs has looked itself.
 #[must_use]
-pub fn by_status(status: &Status, now: Timestamp) -> Vec<Check> {
+pub fn by_status(status: &Status, read_only: Option<&Failure>, now: Timestamp) -> Vec<Check> {
     let service = &status.service;
     let evidence = match (service.pid, service.since) {
         (Some(pid), Some(since)) => format!("{}, process {pid}, up {}", service.state, age(since, now)),
         (None, _) | (_, None) => service.state.clone(),
     };
     let mut checks = vec![check("service", Health::Ok, evidence, None)];
-    checks.push(match &service.unwritable {
-        None => check("log-writable", Health::Ok, count(status.log.events, "event"), None),
-        Some(why) => check(
+    let read_only = read_only.filter(|_| service.pid.is_none());
+    checks.push(match (&service.unwritable, read_only) {
+        (None, Some(read_only)) => Check { status: Health::Finding, ..unseen("log-writable", read_only) },
+        (None, None) => check("log-writable", Health::Ok, count(status.log.events, "event"), None),
+        (Some(why), _) => check(
             "log-writable",
             Health::Finding,
             why.clone(),

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::at_start::AtStart;
 use crate::bots;
 use crate::cells;
-use crate::client::{COMING, LOCK, lock_failure};
+use crate::client::{COMING, LOCK, not_taken};
 use crate::command::asking::{open_failure, open_to_read};
 use crate::command::init::data_failure;
 use crate::config::Config;
@@ -105,13 +105,13 @@ struct Told {
 /// Becomes the owner of the data directory.
 fn own(data: &Path) -> Result<OwnerLock, Failure> {
     // Commands that come later wait until this one had its turn.
-    let _coming = lock::announce(data, COMING).map_err(|error| lock_failure(&error))?;
+    let _coming = lock::announce(data, COMING).map_err(|error| not_taken(data, &error))?;
     let begun = Instant::now();
     loop {
         match OwnerLock::acquire(data, LOCK, OwnerKind::Service, now().as_millis()) {
             Ok(lock) => return Ok(lock),
             Err(error) if begun.elapsed() < patience(&error, data) => std::thread::sleep(LOCK_PAUSE),
-            Err(error) => return Err(not_owned(&error)),
+            Err(error) => return Err(not_owned(data, &error)),
         }
     }
 }
@@ -144,8 +144,8 @@ fn answers(data: &Path) -> bool {
 }
 
 /// Says why the data directory could not be owned, and what to do about another service.
-fn not_owned(error: &LockError) -> Failure {
-    let failure = lock_failure(error);
+fn not_owned(data: &Path, error: &LockError) -> Failure {
+    let failure = not_taken(data, error);
     if let LockError::Held { owner, .. } | LockError::OwnerLives { owner, .. } = error
         && owner.kind == OwnerKind::Service
     {

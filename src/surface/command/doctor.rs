@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::asking::{self, Gather, read};
 use super::verify::Reported;
 use crate::ask::Ask;
+use crate::client;
 use crate::doctor::{
     Check, Diagnosis, by_inbox, by_report, by_status, configuration, data_directory, disk_room, memory,
     producers_apart, providers, sandbox, telegram, unseen,
@@ -56,7 +57,7 @@ fn log_checks(args: &DoctorArgs, session: &Session) -> Vec<Check> {
     let status = asking::ask(session, Ask::Status { states: Vec::new() }, &mut gather);
     let status = status.and_then(|_| read(gather.0.pop().unwrap_or(Value::Null)));
     let mut checks = match status {
-        Ok(status) => by_status(&status, session.now()),
+        Ok(status) => by_status(&status, client::read_only(&session.places.data).as_ref(), session.now()),
         // If this could not be asked, nothing else can.
         Err(failure) => return vec![unseen("log", &failure)],
     };
