@@ -115,6 +115,57 @@ fn what_is_no_store_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn no_log_is_made_among_what_somebody_keeps() {
+    let world = World::with_config();
+    world.append("k", "x").expect(0);
+    let backup = world.base().join("copy").display().to_string();
+    world.thought(&["backup", &backup, "--acknowledge-sensitive"]).expect(0);
+    let kept = world.base().join("kept");
+    std::fs::create_dir(&kept).unwrap();
+    std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(kept.join("thesis.txt"), "of years").unwrap();
+    let names = || {
+        let mut names: Vec<_> =
+            std::fs::read_dir(&kept).unwrap().map(|one| one.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let data = kept.display().to_string();
+    let commands: [&[&str]; 7] = [
+        &["serve"],
+        &["status"],
+        &["stop"],
+        &["init"],
+        &["rehearsal", "create"],
+        &["restore", &backup],
+        &["consumer", "pause", "document-links"],
+    ];
+    for command in commands {
+        let refused = world.thought(&[command, &["--data", &data]].concat()).expect(4);
+        assert!(refused.stderr.contains("thesis.txt") && refused.stderr.contains("--data"), "{refused:?}");
+        assert_eq!(names(), ["thesis.txt"], "{command:?} left something there");
+    }
+    assert_eq!(std::fs::read(kept.join("thesis.txt")).unwrap(), b"of years");
+    // What an interrupted creation of ours has left is taken up.
+    for left in [
+        &["service.lock", "coming.lock", ".thought-1-0.tmp"][..],
+        &["log.redb.new", "journal.0", "thesis.txt"],
+    ] {
+        let data = world.base().join(left[0]);
+        std::fs::create_dir(&data).unwrap();
+        std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+        for name in left {
+            std::fs::write(data.join(name), "").unwrap();
+            std::fs::set_permissions(data.join(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let mut world = World::with_config();
+        world.data = data;
+        world.append("k", "x").expect(0);
+        world.thought(&["verify"]).expect(0);
+    }
+}
+
+#[test]
 fn an_absent_log_is_not_an_empty_one() {
     let world = World::with_config();
     for question in [&["status"][..], &["verify"], &["event", "list"], &["inbox"], &["tree"]] {

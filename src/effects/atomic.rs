@@ -249,7 +249,7 @@ impl<'a> Place<'a> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         for _ in 0..TEMPORARY_NAMES_TRIED_MAX {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!(".thought-{}-{number}.tmp", std::process::id());
+            let name = format!("{REMAINS_START}{}-{number}{REMAINS_END}", std::process::id());
             match openat(&self.directory, name.as_str(), new_file_flags(), Mode::S_IRUSR | Mode::S_IWUSR) {
                 Ok(fd) => {
                     return Ok((File::from(fd), Temporary { directory: &self.directory, name: Some(name) }));
@@ -260,6 +260,18 @@ impl<'a> Place<'a> {
         }
         Err(self.failed("create", Errno::EEXIST))
     }
+}
+
+/// How the first name of a file begins.
+const REMAINS_START: &str = ".thought-";
+
+/// How it ends.
+const REMAINS_END: &str = ".tmp";
+
+/// Says whether a file of this name is what a process left that was killed before its file had its own name.
+#[must_use]
+pub fn is_remains(name: &str) -> bool {
+    name.starts_with(REMAINS_START) && name.ends_with(REMAINS_END)
 }
 
 /// A file under its first name; removed again unless it was kept.

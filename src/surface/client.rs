@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::query::Sink;
 use crate::session::Session;
 use crate::socket::{ANSWER_BYTES_MAX, Door, Frame, Greeting, Hello, PROTOCOL, peer_of, recorded};
+use crate::submit::check_place;
 
 /// The name of the lock that the owner of a data directory holds.
 pub const LOCK: &str = "service";
@@ -72,6 +73,7 @@ fn reach_or<L>(
 ) -> Result<Reached<L>, Failure> {
     let data = &session.places.data;
     PrivateDir::open(data).map_err(|error| data_failure(&error))?;
+    check_place(data)?;
     let begun = Instant::now();
     let patience = DOOR_PATIENCE.max(LOCK_PATIENCE);
     loop {

@@ -46,7 +46,7 @@ use crate::session::{Session, now};
 use crate::socket::source::{self, SourceDoors, SourceDoorsError};
 use crate::socket::{Doors, keeper};
 
-use crate::submit::{ensure, types_failure};
+use crate::submit::{check_place, ensure, types_failure};
 
 /// A service that is going down holds the store a little longer than its doors; so long its successor waits.
 const SERVICE_PATIENCE: Duration = Duration::from_secs(3);
@@ -72,6 +72,7 @@ pub fn run(session: &Session, how: How) -> Result<Exit, Failure> {
     os::close_process_memory().map_err(|error| Failure::of(Exit::CouldNotLook, "process.private", &error))?;
     let loaded = load(&session.places)?;
     PrivateDir::create(&session.places.data).map_err(|error| data_failure(&error))?;
+    check_place(&session.places.data)?;
     let lock = own(&session.places.data)?;
     if let Some(reclaimed) = lock.reclaimed() {
         tracing::info!(

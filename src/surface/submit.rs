@@ -1,6 +1,7 @@
 //! How an event that a person appends by hand gets into the log.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::commit::{Commit, Verdict};
@@ -8,7 +9,9 @@ use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
 use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeRef};
 use thoughtstream_domain::registry::{DoorError, Draft, DraftPayload, Hashes, Registry, Writer};
+use thoughtstream_domain::text::printable;
 use thoughtstream_domain::time::Timestamp;
+use thoughtstream_effects::atomic;
 use thoughtstream_store::{CreateError, Options, Presence, Store, TypesError, WriteError};
 
 use crate::ask::Submit;
@@ -123,6 +126,43 @@ pub fn alone(session: &Session, submit: Submit) -> Result<Appended, Failure> {
     let commit = Commit { appends: vec![candidate], ..Commit::default() };
     let verdict = commit_alone(&mut store, commit, session.now())?;
     answer(verdict, source, key)
+}
+
+/// What may lie in a data directory whose log is not made yet: locks, what a service noted, and where a file system
+/// begins.
+const BESIDE: [&str; 6] =
+    ["service.lock", "service.owner", "coming.lock", "doors.json", "rehearsal", "lost+found"];
+
+/// Refuses a directory that is neither empty nor holds a store, an unfinished one included: nothing is made among what
+/// somebody keeps there. Creates nothing; a directory that is not there is none.
+///
+/// # Errors
+/// [`Failure`] naming the first thing that is not ours, or that the directory cannot be read.
+pub fn check_place(data: &Path) -> Result<(), Failure> {
+    let unread = |error: &dyn std::error::Error| Failure::of(Exit::CouldNotLook, "store.io", error);
+    let presence = Store::look(data).map_err(|error| unread(&error))?;
+    if presence != Presence::Absent {
+        return Ok(());
+    }
+    let entries = match std::fs::read_dir(data) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(unread(&error)),
+    };
+    for entry in entries {
+        let name = entry.map_err(|error| unread(&error))?.file_name();
+        let ours = name.to_str().is_some_and(|name| BESIDE.contains(&name) || atomic::is_remains(name));
+        if !ours {
+            let what = format!(
+                "`{}` is no data directory: it holds `{}` and no log",
+                printable(&data.display().to_string()),
+                printable(&name.to_string_lossy())
+            );
+            return Err(Failure::new(Exit::CouldNotLook, "store.other", what)
+                .with_hint("a log has a directory of its own: name another with --data DIR"));
+        }
+    }
+    Ok(())
 }
 
 /// Makes the log of a data directory that has none.

@@ -17,6 +17,7 @@ use crate::out::Out;
 use crate::places::environment;
 use crate::session::Session;
 use crate::shipped::{self, Shipped};
+use crate::submit::check_place;
 
 /// Takes nothing but the places.
 #[derive(Debug, Args)]
@@ -43,6 +44,7 @@ struct Written {
 /// [`Failure`] naming the place that could not be made or written.
 pub fn run(args: &InitArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let notes = args.notes.as_deref().map(folder).transpose()?;
+    check_data(&session.places.data)?;
     let mut written = Vec::new();
     let config = &session.places.config;
     for below in ["declarations", "prompts", "schemas"] {
@@ -129,6 +131,15 @@ fn memory(config: &Path) -> Result<Written, Failure> {
             .because(&error)
     })?;
     place(&path, text.as_bytes(), 0o600)
+}
+
+/// Refuses a data directory that could not be used, before anything is written.
+fn check_data(path: &Path) -> Result<(), Failure> {
+    match PrivateDir::open(path) {
+        Ok(_) => check_place(path),
+        // Made below, or named there.
+        Err(_) => Ok(()),
+    }
 }
 
 fn data_directory(path: &Path) -> Result<Written, Failure> {

@@ -12,6 +12,7 @@ use crate::out::Out;
 use crate::rehearsal;
 use crate::render::line;
 use crate::session::Session;
+use crate::submit::check_place;
 
 /// Is what can be done in a rehearsal.
 #[derive(Debug, Subcommand)]
@@ -55,6 +56,7 @@ pub fn run(command: RehearsalCommand, session: &Session, out: &mut Out) -> Resul
         RehearsalCommand::Create => {
             let data = &session.places.data;
             PrivateDir::create(data).map_err(|error| data_failure(&error))?;
+            check_place(data)?;
             rehearsal::create(data)?;
             out.line(&format!("a log for rehearsal in {}", line(&data.display().to_string())))?;
             Ok(Exit::Done)
