@@ -10,6 +10,7 @@ pub mod consumer;
 pub mod dispatcher;
 pub mod feedback;
 pub mod hub;
+mod incidents;
 pub mod killpoint;
 pub mod log;
 pub mod materializer;

@@ -60,6 +60,34 @@ async fn a_configured_bot_listens_and_its_token_is_never_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_replaced_is_used_without_a_restart() {
+    let telegram = Rehearsal::start(Script::default()).await.unwrap();
+    let world = World::with_config();
+    configure(&world, &telegram.telegram_url, 0o600);
+    let file = world.config.join("credentials/telegram-garden");
+    std::fs::write(&file, "100000001:revoked").unwrap();
+    tokio::task::spawn_blocking(move || {
+        let running = world.serve(&[]);
+        let refused = |answer: &super::cli_world::Answer| answer.stdout.contains("unauthorised");
+        let inbox = world.until(&["inbox"], refused);
+        assert!(inbox.stdout.contains("put the right one into its file"), "{}", inbox.stdout);
+        assert!(inbox.stdout.contains("thought source look telegram:garden"), "{}", inbox.stdout);
+        // From the fourth failure on it waits longer than this test does.
+        let waits = |_: &super::cli_world::Answer| telegram.counters().telegram.unauthorized >= 4;
+        world.until(&["tree"], waits);
+        std::fs::write(&file, TOKEN).unwrap();
+        telegram.say(7, 7, "hello");
+        world.thought(&["source", "look", "telegram:garden"]).expect(0);
+        let list = ["event", "list", "--source", "telegram:garden", "--json"];
+        world.until(&list, |answer| answer.lines().len() == 1);
+        world.until(&["inbox"], |answer| answer.stdout == "nothing waits\n");
+        assert_eq!(running.stop(), 0);
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_others_can_read_is_not_used() {
     let telegram = Rehearsal::start(Script::default()).await.unwrap();
     let world = World::with_config();

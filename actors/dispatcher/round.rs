@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thoughtstream_channels::telegram::client::Client;
+use thoughtstream_channels::telegram::access::Reached;
 use thoughtstream_domain::commit::Commit;
 use thoughtstream_domain::dispatch::{self, Deliveries, Due, Item, Lanes, Open, Sent, Standing};
 use thoughtstream_domain::id::{DeliveryId, SourceId, TypeName};
@@ -94,10 +94,10 @@ impl Round {
         site: KillSite,
         nudges: Arc<Nudges>,
     ) -> Result<Self, Fault> {
-        let client = args.spec.api.client().map_err(|code| Fault(ReasonCode::new(code)))?;
+        let reached = Reached::open(args.spec.api.clone()).map_err(|code| Fault(ReasonCode::new(code)))?;
         let bell = subscribe(&args, nudges);
         let holder = args.begun.take_over();
-        let sending = Sending { args: args.clone(), site, client: Arc::<Client>::new(client), holder };
+        let sending = Sending { args: args.clone(), site, reached, holder };
         let finder = Finder::new(&args, opened);
         let reader = args.reader.clone();
         let copied = find::blocking(move || reader.copied_through()).await?;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use thoughtstream_channels::telegram::client::{CallError, Client};
+use thoughtstream_channels::telegram::access::Reached;
+use thoughtstream_channels::telegram::client::CallError;
 use thoughtstream_domain::commit::{Commit, Row, Verdict};
 use thoughtstream_domain::dispatch::{self, Item, Sent};
 use thoughtstream_domain::event::Event;
@@ -25,7 +26,7 @@ pub(super) const COPIED: &str = "restored";
 pub(super) struct Sending {
     pub(super) args: DispatcherArgs,
     pub(super) site: KillSite,
-    pub(super) client: Arc<Client>,
+    pub(super) reached: Reached,
     pub(super) holder: u32,
 }
 
@@ -82,12 +83,13 @@ impl Sending {
     /// Sends; `None` if another dispatcher has taken over before the first byte.
     async fn send(&self, binding: &DeliveryBinding, text: &str) -> Result<Option<Sent>, Fault> {
         self.site.pass(KillPoint::DeliverySendBefore).await?;
+        let client = self.reached.client().await;
         let begun: &Begun = &self.args.begun;
         if !begun.begin(self.holder, binding.delivery, binding.claim) {
             return Ok(None);
         }
         self.site.pass(KillPoint::DeliverySendInside).await?;
-        let sent = self.client.send(binding.chat, text).await;
+        let sent = client.send(binding.chat, text).await;
         self.site.pass(KillPoint::DeliverySendAfter).await?;
         Ok(Some(match sent {
             Ok(receipt) => Sent::Delivered { message: receipt.message, at: receipt.at },

@@ -77,11 +77,17 @@ impl ServiceHandle {
         restarted.map_err(OperateError::Actor)
     }
 
-    /// Looks at a watched source now.
+    /// Looks at a watched source now; a bot that waits before its next attempt makes it now.
     ///
     /// # Errors
     /// [`OperateError::NotWatched`] if there is no such source, [`OperateError::NotConnected`] if nobody looks at it.
     pub fn look_at(&self, source: &str) -> Result<(), OperateError> {
+        let gates = self.0.gates.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, gate)) = gates.iter().find(|(bot, _)| bot.as_str() == source) {
+            gate.ask();
+            return Ok(());
+        }
+        drop(gates);
         self.tell_producer(source, ProducerMessage::Look)
     }
 

@@ -3,20 +3,21 @@
 //! A bot that finds it closed finishes the update it has, lets go of its connection or its listener, and says that it
 //! rests. What people write meanwhile waits at Telegram.
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Is the gate of one bot, shared by every incarnation of its actor.
 #[derive(Debug)]
 pub struct Gate {
     closed: watch::Sender<bool>,
     resting: watch::Sender<bool>,
+    asked: Notify,
 }
 
 impl Gate {
     /// Makes a gate.
     #[must_use]
     pub fn new(closed: bool) -> Self {
-        Self { closed: watch::Sender::new(closed), resting: watch::Sender::new(false) }
+        Self { closed: watch::Sender::new(closed), resting: watch::Sender::new(false), asked: Notify::new() }
     }
 
     /// Closes it.
@@ -27,6 +28,16 @@ impl Gate {
     /// Opens it.
     pub fn open(&self) {
         self.closed.send_replace(false);
+    }
+
+    /// Ends the bot's wait before its next attempt: a person wants it to look now.
+    pub fn ask(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Waits until a person wants the bot to look; one who did while it was at work has been heard as well.
+    pub async fn until_asked(&self) {
+        self.asked.notified().await;
     }
 
     /// Says whether it is closed.

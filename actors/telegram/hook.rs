@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use secrecy::SecretString;
-use thoughtstream_channels::telegram::access::Credential;
+use thoughtstream_channels::telegram::access::{Credential, Reached};
 use thoughtstream_channels::telegram::client::{CallError, Client, WebhookUrl};
 use thoughtstream_channels::telegram::trouble::Trouble;
 use thoughtstream_channels::telegram::webhook::{self, ListenError, Listening, Sink};
@@ -74,15 +74,15 @@ async fn listen(args: &TelegramBotArgs, taker: &Arc<Mutex<Taker>>, place: &Place
 /// Asks Telegram, once it listens, to tell it of updates, and looks whether that stands. Then it has nothing to do.
 async fn registered(args: &TelegramBotArgs, place: &Place, secret: &SecretString) -> Fault {
     let Some(url) = &place.url else { return std::future::pending().await };
-    let client = match args.spec.api.client() {
-        Ok(client) => client,
+    let reached = match Reached::open(args.spec.api.clone()) {
+        Ok(reached) => reached,
         Err(code) => return Fault(ReasonCode::new(code)),
     };
     let seed = args.incarnation ^ u64::try_from(args.clock.now().as_millis()).unwrap_or_default();
     let jitter = JitterSource::seeded(seed);
     let mut failures = 0;
     loop {
-        let trouble = match register(&client, url, secret).await {
+        let trouble = match register(&reached.client().await, url, secret).await {
             Ok(true) => break,
             // Another program says it too, and otherwise.
             Ok(false) => Trouble::AnotherPoller,
@@ -91,7 +91,10 @@ async fn registered(args: &TelegramBotArgs, place: &Place, secret: &SecretString
         failures += 1;
         tracing::warn!(source = %args.spec.source, code = trouble.code(), "telegram.webhook_not_set");
         args.status.set("webhook", Detail::id(&trouble.code()));
-        tokio::time::sleep(trouble.wait(failures, jitter.next().0)).await;
+        tokio::select! {
+            () = args.gate.until_asked() => {}
+            () = tokio::time::sleep(trouble.wait(failures, jitter.next().0)) => {}
+        }
     }
     args.status.set("webhook", Detail::id(&"set"));
     std::future::pending().await

@@ -1,8 +1,9 @@
 //! Asking for updates: in order, and beyond one only when it is durable.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use thoughtstream_channels::telegram::client::Client;
+use thoughtstream_channels::telegram::access::Reached;
 use thoughtstream_channels::telegram::trouble::Trouble;
 use thoughtstream_domain::commit::Commit;
 use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
@@ -11,13 +12,15 @@ use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::system;
 
 use super::take::{Patience, Taken, Taker};
-use super::{FROZEN, TelegramBotArgs};
+use super::{FROZEN, ROUND_FAILED, TelegramBotArgs};
 use crate::clock::JitterSource;
+use crate::incidents::open_about;
 use crate::killpoint::KillSite;
 use crate::supervisor::{Detail, Fault, ReasonCode};
 
 const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
 const LISTENING: ReasonCode = ReasonCode::new("listening");
+const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
 const STORING: ReasonCode = ReasonCode::new("storing");
 
 /// How many updates are asked for at a time: as many as the API gives.
@@ -32,21 +35,44 @@ const INCIDENT_AFTER: u32 = 3;
 /// Asks until something goes wrong that only a new start can mend.
 pub(super) async fn keep_polling(args: TelegramBotArgs, site: KillSite, wait: Duration) -> Fault {
     rest(&args).await;
-    let client = match args.spec.api.client() {
-        Ok(client) => client,
+    let reached = match Reached::open(args.spec.api.clone()) {
+        Ok(reached) => reached,
         Err(code) => return Fault(ReasonCode::new(code)),
     };
     let seed = args.incarnation ^ u64::try_from(args.clock.now().as_millis()).unwrap_or_default();
-    let taker = Taker::new(args.clone(), site, client.clone());
+    let taker = Taker::new(args.clone(), site, reached.clone());
     let jitter = JitterSource::seeded(seed);
-    let mut polling =
-        Polling { args, client, taker, wait, jitter, offset: None, failures: 0, trouble: None, looks: 0 };
+    let left = match left_open(&args).await {
+        Ok(left) => left,
+        Err(fault) => return fault,
+    };
+    let mut polling = Polling {
+        args,
+        reached,
+        taker,
+        wait,
+        jitter,
+        offset: None,
+        failures: 0,
+        trouble: None,
+        left,
+        looks: 0,
+    };
     loop {
         rest(&polling.args).await;
         if let Err(fault) = polling.once().await {
             return fault;
         }
     }
+}
+
+/// Returns the codes of the troubles that the log has open from before.
+async fn left_open(args: &TelegramBotArgs) -> Result<BTreeSet<String>, Fault> {
+    let (reader, source) = (args.reader.clone(), args.spec.source.clone());
+    let read = tokio::task::spawn_blocking(move || open_about(&reader, source.as_str())).await;
+    let mut left = read.map_err(|_| Fault(ROUND_FAILED))?.map_err(|_| Fault(STORE_UNREADABLE))?;
+    left.retain(|code| Trouble::advice(code).is_some());
+    Ok(left)
 }
 
 /// Rests behind a closed gate, and says so.
@@ -59,7 +85,7 @@ pub(super) async fn rest(args: &TelegramBotArgs) {
 
 struct Polling {
     args: TelegramBotArgs,
-    client: Client,
+    reached: Reached,
     taker: Taker,
     wait: Duration,
     jitter: JitterSource,
@@ -68,6 +94,8 @@ struct Polling {
     failures: u32,
     /// What is wrong, and whether it was recorded as an incident.
     trouble: Option<(Trouble, bool)>,
+    /// Troubles that were recorded before this actor began, and are not over in the log.
+    left: BTreeSet<String>,
     looks: u64,
 }
 
@@ -82,10 +110,11 @@ impl Polling {
             Some((Trouble::TooLarge, _)) => 1,
             Some(_) | None => UPDATES_MAX,
         };
+        let client = self.reached.client().await;
         let looked = tokio::select! {
             // A look that is let go confirms nothing: what it would have brought comes with the next.
             () = self.args.gate.until_closed() => return Ok(()),
-            looked = self.client.updates(self.offset, limit, self.wait) => looked,
+            looked = client.updates(self.offset, limit, self.wait) => looked,
         };
         let updates = match looked {
             Ok(updates) => updates,
@@ -119,9 +148,11 @@ impl Polling {
             tracing::warn!(source = %self.args.spec.source, code = trouble.code(), "telegram.trouble");
         }
         self.failures += 1;
-        let mut recorded = same.is_some_and(|(_, recorded)| recorded);
+        // One that goes on since before is in the log; any other that was there has made way for it.
+        let mut recorded = same.is_some_and(|(_, recorded)| recorded) || self.left.remove(trouble.code());
+        self.end_left().await?;
         if !recorded && self.failures >= INCIDENT_AFTER {
-            self.incident(trouble, false).await?;
+            self.incident(trouble.code(), false).await?;
             recorded = true;
         }
         self.trouble = Some((trouble, recorded));
@@ -136,10 +167,11 @@ impl Polling {
         Ok(())
     }
 
-    /// Waits; a gate that closes ends it.
+    /// Waits; a gate that closes ends it, and so does a person who wants it to look now.
     async fn wait_for(&self, wait: Duration) {
         tokio::select! {
             () = self.args.gate.until_closed() => {}
+            () = self.args.gate.until_asked() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -150,6 +182,7 @@ impl Polling {
             tracing::info!(source = %self.args.spec.source, failures = self.failures, "telegram.recovered");
             self.end_incident().await?;
         }
+        self.end_left().await?;
         self.failures = 0;
         self.args.status.tell(Some(LISTENING), |details| {
             details.remove("failures");
@@ -160,23 +193,30 @@ impl Polling {
 
     async fn end_incident(&mut self) -> Result<(), Fault> {
         match self.trouble.take() {
-            Some((trouble, true)) => self.incident(trouble, true).await,
+            Some((trouble, true)) => self.incident(trouble.code(), true).await,
             Some((_, false)) | None => Ok(()),
         }
     }
 
+    async fn end_left(&mut self) -> Result<(), Fault> {
+        for code in std::mem::take(&mut self.left) {
+            self.incident(&code, true).await?;
+        }
+        Ok(())
+    }
+
     /// Records an incident, once at its beginning and once at its end.
-    async fn incident(&self, trouble: Trouble, over: bool) -> Result<(), Fault> {
+    async fn incident(&self, code: &str, over: bool) -> Result<(), Fault> {
         let source = &self.args.spec.source;
         let now = self.args.clock.now().as_millis();
-        let key = format!("{}/{source}/{}/{}/{now}", self.args.incarnation, trouble.code(), self.looks);
+        let key = format!("{}/{source}/{}/{}/{now}", self.args.incarnation, code, self.looks);
         let Ok(key) = IdempotencyKey::parse(&key) else { return Ok(()) };
         let actor = EventActor::ours(ActorKind::Producer, source.as_str());
         let envelope = Envelope::new(SourceId::supervision(), key, self.args.spec.privacy, actor);
         let payload = system::Incident {
             subject: source.to_string(),
-            code: trouble.code().to_owned(),
-            detail: Some(format!("{} looks failed", self.failures)),
+            code: code.to_owned(),
+            detail: (self.failures > 0).then(|| format!("{} looks for updates failed", self.failures)),
             over,
         };
         let commit = Commit { appends: vec![payload.candidate(envelope)], ..Commit::default() };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use thoughtstream_channels::telegram::client::{CallError, Client};
+use thoughtstream_channels::telegram::access::Reached;
+use thoughtstream_channels::telegram::client::CallError;
 use thoughtstream_channels::telegram::images::{self, NotFetched};
 use thoughtstream_channels::telegram::message::{Draft, Finished};
 use thoughtstream_channels::telegram::normalise::{Normalised, Observed, normalise};
@@ -62,20 +63,20 @@ struct Becoming {
 pub(super) struct Taker {
     args: TelegramBotArgs,
     site: KillSite,
-    client: Client,
+    reached: Reached,
     taken: AtomicU64,
     repeated: AtomicU64,
 }
 
 impl Taker {
-    pub(super) const fn new(args: TelegramBotArgs, site: KillSite, client: Client) -> Self {
-        Self { args, site, client, taken: AtomicU64::new(0), repeated: AtomicU64::new(0) }
+    pub(super) const fn new(args: TelegramBotArgs, site: KillSite, reached: Reached) -> Self {
+        Self { args, site, reached, taken: AtomicU64::new(0), repeated: AtomicU64::new(0) }
     }
 
-    /// Makes one that reaches the bot's API with the credential as it is now.
+    /// Makes one that reaches the bot's API.
     pub(super) fn reaching(args: &TelegramBotArgs, site: KillSite) -> Result<Self, Fault> {
-        let client = args.spec.api.client().map_err(|code| Fault(ReasonCode::new(code)))?;
-        Ok(Self::new(args.clone(), site, client))
+        let reached = Reached::open(args.spec.api.clone()).map_err(|code| Fault(ReasonCode::new(code)))?;
+        Ok(Self::new(args.clone(), site, reached))
     }
 
     /// Makes an update durable. One that is known is passed by: it came twice, or was replayed, or forged.
@@ -196,7 +197,8 @@ impl Taker {
         for wanted in &draft.wanted {
             let mut tries = 1;
             fetched.push(loop {
-                match images::fetch(&self.client, wanted, self.args.spec.image_bytes_max).await {
+                let client = self.reached.client().await;
+                match images::fetch(&client, wanted, self.args.spec.image_bytes_max).await {
                     Ok(image) => {
                         let bytes: Arc<[u8]> = image.bytes.into_inner().into();
                         blobs.push(Row::Blob { sha256: Sha256Hash::of(&bytes), bytes: Content::new(bytes) });

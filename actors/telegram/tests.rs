@@ -33,6 +33,8 @@ struct Bench {
     points: Arc<KillPoints>,
     telegram: Rehearsal,
     webhook: Option<SocketAddr>,
+    /// What lies where the bot's token is looked for.
+    token: Arc<std::sync::Mutex<String>>,
 }
 
 fn source(text: &str) -> SourceId {
@@ -44,12 +46,20 @@ impl Bench {
         let directory = tempfile::tempdir().unwrap();
         Store::create(&directory.path().join("data"), [7; 16], Options::default()).unwrap();
         let telegram = Rehearsal::start(Script::default()).await.unwrap();
-        Self { directory, points: KillPoints::for_rehearsal(), telegram, webhook: None }
+        Self {
+            directory,
+            points: KillPoints::for_rehearsal(),
+            telegram,
+            webhook: None,
+            token: Arc::new(std::sync::Mutex::new(TOKEN.to_owned())),
+        }
     }
 
     fn bot(&self) -> BotSpec {
         let base = ApiBase::parse(&self.telegram.telegram_url).unwrap();
-        let api = BotApi { base, credential: Arc::new(|| Ok(TOKEN.to_owned().into())) };
+        let token = Arc::clone(&self.token);
+        let credential: Credential = Arc::new(move || Ok(token.lock().unwrap().clone().into()));
+        let api = BotApi { base, credential };
         let (chats, senders) = ([ChatId::new(ADA)].into(), [SenderId::new(ADA)].into());
         let rules = Rules { chats, senders, username: Some("rehearsal_bot".to_owned()) };
         let talk = ConsumerId::parse("talk").unwrap();

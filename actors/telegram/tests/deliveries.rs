@@ -163,6 +163,24 @@ async fn what_was_not_taken_is_tried_again_and_what_was_refused_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_was_replaced_is_used_for_the_next_message() {
+    let bench = Bench::new().await;
+    let service = bench.start().await;
+    answered(&bench, &service, "with the first").await;
+    until(&service, DELIVERIES, "delivered", 1).await;
+    bench.telegram.say(ADA, ADA, "a question");
+    let messages = until(&service, BOT, "message", 2).await;
+    *bench.token.lock().unwrap() = "100000001:another".to_owned();
+    complete(&service, "talk", &messages[1], reply("with another")).await;
+    until(&service, DELIVERIES, "failed", 1).await;
+    *bench.token.lock().unwrap() = TOKEN.to_owned();
+    answered(&bench, &service, "with the right one").await;
+    until(&service, DELIVERIES, "delivered", 2).await;
+    assert_eq!(sent(&bench), ["with the first", "with the right one"]);
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_knows_waits_for_a_person() {
     let bench = Bench::new().await;
     let service = bench.start().await;

@@ -118,6 +118,28 @@ async fn another_poller_and_an_outage_are_waited_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trouble_that_an_earlier_start_has_left_is_over_once_a_look_succeeds() {
+    let bench = Bench::new().await;
+    *bench.token.lock().unwrap() = "100000001:another".to_owned();
+    let service = bench.start().await;
+    until(&service, "system:supervision", "incident", 1).await;
+    bench.stop(service).await;
+    // It goes on: nothing is said twice.
+    let service = bench.start().await;
+    let before = bench.telegram.counters().telegram.unauthorized;
+    bench.telegram.until(|counters| counters.telegram.unauthorized > before + 3).await;
+    assert_eq!(events(&service, "system:supervision", "incident").len(), 1);
+    bench.stop(service).await;
+    *bench.token.lock().unwrap() = TOKEN.to_owned();
+    let service = bench.start().await;
+    let incidents = until(&service, "system:supervision", "incident", 2).await;
+    let said: Vec<_> = incidents.iter().map(|event| event.payload_value().unwrap()).collect();
+    assert!(said.iter().all(|incident| incident["code"] == "unauthorised"), "{said:?}");
+    assert_eq!((&said[0]["over"], &said[1]["over"]), (&false.into(), &true.into()));
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_and_what_cannot_be_read_hold_nothing_up() {
     let bench = Bench::new().await;
     bench.telegram.say(ADA, 5, "secret of a stranger");

@@ -242,6 +242,12 @@ impl Client {
         Ok(Self { http, base, token })
     }
 
+    /// Says whether this token is the one it shows.
+    #[must_use]
+    pub fn is_opened_by(&self, token: &Token) -> bool {
+        self.token.0.expose_secret() == token.0.expose_secret()
+    }
+
     /// Looks for updates from `offset` on, waiting up to `wait` for one; everything before it is confirmed.
     ///
     /// # Errors

@@ -65,6 +65,27 @@ impl Trouble {
         }
     }
 
+    /// Says, of the code of a trouble, what is wrong and what a person can do; nothing for any other code.
+    #[must_use]
+    pub fn advice(code: &str) -> Option<&'static str> {
+        Some(match code {
+            "another-poller" => {
+                "another program asks for this bot's updates, or a webhook takes them: end it, or give this bot a \
+                 token of its own"
+            }
+            "unauthorised" => {
+                "Telegram does not know the token: put the right one into its file, which is read for each attempt"
+            }
+            "rate-limited" => "Telegram asks for patience, and gets it",
+            "refused" => "Telegram refuses to be asked for updates: `thought doctor` asks it who the bot is",
+            "unreachable" => "no connection to Telegram stands: look at the network; it is tried again",
+            "connection-broken" => "the connection broke, or Telegram failed; it is tried again",
+            "answer-too-large" => "an answer is more than is read; updates are asked for one at a time",
+            "answer-malformed" => "what answers is not Telegram's API: look at `api` in config.yaml",
+            _ => return None,
+        })
+    }
+
     /// Returns the wait after `failures` looks of this kind in a row; `jitter` lies between 0 and `u16::MAX`.
     ///
     /// What the other side asks for is honoured in full. Everything else waits between a half and the whole of
@@ -102,6 +123,22 @@ mod tests {
         assert_eq!(Trouble::of(&CallError::NotSent { code: "connect-failed" }), Trouble::Unreachable);
         let limited = CallError::Refused { status: 429, retry_after: Some(7) };
         assert_eq!(Trouble::of(&limited).wait(1, 0), Duration::from_secs(7));
+    }
+
+    #[test]
+    fn each_trouble_says_what_to_do() {
+        let all = [
+            Trouble::AnotherPoller,
+            Trouble::Unauthorised,
+            Trouble::RateLimited(None),
+            Trouble::Refused,
+            Trouble::Unreachable,
+            Trouble::Broken,
+            Trouble::TooLarge,
+            Trouble::Garbage,
+        ];
+        assert!(all.iter().all(|trouble| Trouble::advice(trouble.code()).is_some()));
+        assert_eq!(Trouble::advice("root-missing"), None);
     }
 
     #[test]

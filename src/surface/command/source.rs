@@ -17,7 +17,7 @@ use crate::session::Session;
 pub enum SourceCommand {
     /// List the sources of the log
     List,
-    /// Look at a watched folder now
+    /// Look at a watched folder now, or let a bot that waits after a failure ask again now
     Look(IdArgs),
     /// Name the files that the last look at a watched folder skipped, each with the reason
     Skipped(IdArgs),

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use thoughtstream_actors::service::last_activation;
 use thoughtstream_channels::filesystem::producer::is_about_skips;
+use thoughtstream_channels::telegram::trouble::Trouble;
 use thoughtstream_domain::activation::Activation;
 use thoughtstream_domain::id::{ConsumerId, EventId, SourceId};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState, RunState};
@@ -385,6 +386,9 @@ fn reason(incident: &Incident) -> String {
     let code = &incident.code;
     let mut text =
         incident.detail.as_ref().map_or_else(|| code.clone(), |detail| format!("{code}: {detail}"));
+    if let Some(advice) = Trouble::advice(code) {
+        text.push_str(&format!("; {advice}"));
+    }
     if is_about_skips(code) {
         text.push_str("; over once they can be read, or are renamed, gone or ignored");
     }
@@ -396,7 +400,9 @@ fn way_out(incident: &Incident, event: &EventId) -> String {
     match (incident.code.as_str(), SourceId::parse(&incident.subject)) {
         (REMOVALS_HELD, Ok(source)) => format!("thought source accept-removals {source}"),
         (code, Ok(source)) if is_about_skips(code) => format!("thought source skipped {source}"),
-        (_, Ok(source)) if source.kind() == "filesystem" => format!("thought source look {source}"),
+        (_, Ok(source)) if matches!(source.kind(), "filesystem" | "telegram") => {
+            format!("thought source look {source}")
+        }
         (_, Ok(_) | Err(_)) => format!("thought event show {event}"),
     }
 }
