@@ -210,6 +210,7 @@ impl Actor for Producer {
             incarnation,
             board: Board::Own(status),
             skipped,
+            told: Arc::default(),
         };
         let looking = tokio::spawn(keep_looking(here, spec, now, site, Arc::clone(&state.nudges)));
         state.looking.spawn(async move {

@@ -311,6 +311,7 @@ impl ServiceHandle {
             incarnation: self.0.incarnation,
             board: Board::Seat(Arc::clone(&seat)),
             skipped: Arc::clone(&one.skipped),
+            told: Arc::default(),
         };
         Some((seat, here))
     }

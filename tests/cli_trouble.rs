@@ -257,6 +257,56 @@ fn a_folder_that_contains_the_data_directory_is_named_as_that() {
     assert_eq!(running.stop(), 0);
 }
 
+/// Returns the codes of the incidents about the notes that these events leave open.
+fn open_in(answer: &Answer) -> Vec<String> {
+    let mut open = Vec::new();
+    for event in answer.lines().iter().filter(|event| event["payload"]["subject"] == "filesystem:notes") {
+        let code = event["payload"]["code"].as_str().unwrap().to_owned();
+        open.retain(|other| *other != code);
+        if event["payload"]["over"] != true {
+            open.push(code);
+        }
+    }
+    open
+}
+
+#[test]
+fn a_folder_is_in_one_state_at_a_time_over_starts_and_the_check_names_the_line() {
+    let world = World::with_config();
+    let config = world.config.join("config.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let notes = world.notes.display().to_string();
+    let file = world.base().join("plain.md");
+    std::fs::write(&file, "a file").unwrap();
+    let line = 1 + text.lines().position(|line| line.contains("root: ") && line.contains(&notes)).unwrap();
+    let data = world.data.display().to_string();
+    let states = [
+        (world.base().display().to_string(), "root-overlaps-data", 2),
+        (format!("{data}/below"), "root-missing", 0),
+        (format!("{}/~/notes", world.base().display()), "root-missing", 2),
+        (file.display().to_string(), "root-not-a-directory", 2),
+    ];
+    for (root, code, exit) in states {
+        std::fs::write(&config, text.replace(&notes, &root)).unwrap();
+        let running = world.serve(&[]);
+        let inbox = world.until(&["inbox", "--json"], |answer| answer.stdout.contains(code));
+        assert_eq!(inbox.lines().len(), 1, "{code}: {}", inbox.stdout);
+        assert_eq!(inbox.lines()[0]["command"], "thought declaration check", "{}", inbox.stdout);
+        let told = world.thought(&["declaration", "check"]).expect(exit).stdout;
+        assert!(told.contains(&format!("config.yaml:{line}:")) && told.contains("config.root"), "{told}");
+        // In the log as well one word is open, not only on the list.
+        world.until(&["event", "list", "--source", "system:supervision", "--json"], |answer| {
+            open_in(answer) == [code]
+        });
+        assert_eq!(running.stop(), 0);
+    }
+    std::fs::write(&config, &text).unwrap();
+    world.thought(&["declaration", "check"]).expect(0);
+    let running = world.serve(&[]);
+    world.until(&["inbox"], |answer| answer.stdout == "nothing waits\n");
+    assert_eq!(running.stop(), 0);
+}
+
 #[test]
 fn a_name_that_nobody_knows_is_refused_with_the_nearest_one() {
     let world = World::with_config();

@@ -4,13 +4,14 @@
 //! against the declaration of the source and makes the commit. A producer that runs apart has an intake that asks
 //! the service over its socket; the service answers it with a [`Here`] of that source.
 
+use std::collections::BTreeSet;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::admit::{Declared, NotTaken, Rows, Unfit};
 use thoughtstream_channels::filesystem::change::{ChangeGroup, Contents};
-use thoughtstream_channels::filesystem::producer::Incident;
+use thoughtstream_channels::filesystem::producer::{Incident, incident_code, is_about_root};
 use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_domain::commit::{Commit, Document, FileStat, Verdict};
 use thoughtstream_domain::event::{Actor as EventActor, ActorKind, Envelope};
@@ -22,6 +23,7 @@ use thoughtstream_store::{Reader, RowError};
 use super::apart::Seat;
 use super::{ProducerSpec, SkippedSlot};
 use crate::clock::Clock;
+use crate::incidents::open_about;
 use crate::killpoint::{KillPoint, KillSite};
 use crate::log::LogHandle;
 use crate::supervisor::{Detail, Fault, ReasonCode, StatusCell};
@@ -145,6 +147,23 @@ impl Board {
     }
 }
 
+/// Is what a producer has said of incidents since it began to look, and what of earlier ones nobody has ended.
+#[derive(Debug, Default)]
+pub struct Told(Mutex<Said>);
+
+#[derive(Debug, Default)]
+struct Said {
+    open: BTreeSet<&'static str>,
+    /// Those that the log has open from before, once they were read.
+    left: Option<BTreeSet<&'static str>>,
+}
+
+impl Told {
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Is the way into the log of this service, for one source.
 #[derive(Clone)]
 pub struct Here {
@@ -164,6 +183,8 @@ pub struct Here {
     pub board: Board,
     /// Where it names what was skipped.
     pub skipped: Arc<SkippedSlot>,
+    /// What was said of incidents through this way in.
+    pub told: Arc<Told>,
 }
 
 impl std::fmt::Debug for Here {
@@ -203,6 +224,18 @@ impl Intake for Here {
     }
 
     async fn report(&self, incident: Incident, look: u64) -> Result<(), Turned> {
+        {
+            let mut said = self.told.said();
+            if incident.over {
+                said.open.remove(incident.code);
+            } else {
+                said.open.insert(incident.code);
+            }
+            // Either way its end is this producer's to tell from now on.
+            if let Some(left) = &mut said.left {
+                left.remove(incident.code);
+            }
+        }
         let now = self.clock.now().as_millis();
         let source = &self.declared.source;
         let key = format!("{}/{source}/{}/{look}/{now}", self.incarnation, incident.code);
@@ -225,6 +258,7 @@ impl Intake for Here {
     }
 
     async fn stands(&self, standing: Standing) -> Result<(), Turned> {
+        self.end_left(&standing).await?;
         let cell = self.board.cell();
         cell.settled();
         cell.set("documents", Detail::Count(standing.documents));
@@ -253,6 +287,28 @@ impl Here {
     pub(crate) fn declared(spec: &ProducerSpec) -> Arc<Declared> {
         let (source, rules) = (spec.source.clone(), spec.rules.clone());
         Arc::new(Declared { source, rules, privacy: spec.privacy })
+    }
+
+    /// Ends the incidents of an earlier start that this look has not found again. A look that came to no result says
+    /// nothing about single files.
+    async fn end_left(&self, standing: &Standing) -> Result<(), Turned> {
+        if self.told.said().left.is_none() {
+            let (reader, source) = (self.reader.clone(), self.declared.source.clone());
+            let open = blocking(move || open_about(&reader, source.as_str())).await?;
+            let open = open.map_err(|_| Turned::Unreadable)?;
+            let mut said = self.told.said();
+            let left = open.iter().filter_map(|code| incident_code(code));
+            let left = left.filter(|code| !said.open.contains(code)).collect();
+            said.left = Some(left);
+        }
+        let looked = standing.skipped.is_some();
+        let over = |code: &&'static str| looked || is_about_root(code);
+        let ended: Vec<&'static str> = self.told.said().left.iter().flatten().copied().filter(over).collect();
+        for code in ended {
+            let detail = "it is not so at the first look of this start".to_owned();
+            self.report(Incident { code, detail, over: true }, standing.looks).await?;
+        }
+        Ok(())
     }
 
     async fn settle(&self, commit: Commit) -> Result<(), Turned> {

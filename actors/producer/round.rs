@@ -199,7 +199,7 @@ impl<I: Intake> Looking<I> {
 fn incident(error: &RootError) -> RootIncident {
     match error {
         RootError::Missing { .. } => RootIncident::Missing,
-        RootError::Link { .. } | RootError::NotADirectory { .. } => RootIncident::Replaced,
+        RootError::Link { .. } | RootError::NotADirectory { .. } => RootIncident::NotADirectory,
         RootError::ContainsData { .. } | RootError::InsideData { .. } => RootIncident::OverlapsData,
         RootError::Io { source, .. } => {
             RootIncident::Unreadable(nix::errno::Errno::from_raw(source.raw_os_error().unwrap_or(0)))

@@ -40,6 +40,8 @@ pub mod codes {
     pub const TOOLS: Code = Code::new("config.tools");
     /// A user is named for a process that there is not.
     pub const PRODUCER_USER: Code = Code::new("config.producer-user");
+    /// A folder cannot be watched where it is said to be.
+    pub const ROOT: Code = Code::new("config.root");
     /// This source's producer cannot be a process of its own.
     pub const PRODUCER_ONLY: Code = Code::new("config.producer-only");
     /// The configuration cannot be read.
@@ -72,6 +74,8 @@ pub struct Folder {
     pub source: SourceId,
     /// The folder, absolute.
     pub root: PathBuf,
+    /// Where the text says so: a problem without words, for whoever finds one with the folder.
+    pub place: Problem,
     /// Which files are documents, and how much is looked at.
     pub rules: ScanRules,
     /// The patterns of what is taken and of what is not, as they are written.
@@ -285,6 +289,7 @@ impl Reader<'_> {
         Some(Folder {
             source: SourceId::parse(&format!("filesystem:{name}")).ok()?,
             root: root_path,
+            place: self.source.problem(root.span, codes::ROOT, ""),
             rules: ScanRules { selection: selection?, bounds },
             patterns: (include, ignore),
             privacy: item

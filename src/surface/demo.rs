@@ -184,6 +184,7 @@ fn watched(stage: &Stage) -> Result<Folder, Failure> {
     Ok(Folder {
         source,
         root: stage.folder.clone(),
+        place: Problem::of_file("config.yaml", crate::config::codes::ROOT, ""),
         rules,
         patterns: Default::default(),
         privacy: Privacy::Private,

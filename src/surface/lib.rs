@@ -33,6 +33,7 @@ pub mod proposals;
 pub mod query;
 pub mod rehearsal;
 pub mod render;
+mod roots;
 pub mod schemas;
 pub mod serve;
 pub mod session;

@@ -381,9 +381,10 @@ impl FilesystemProducer {
 }
 
 /// Scans that come to no result.
-const ROOT_CODES: [&str; 6] = [
+const ROOT_CODES: [&str; 7] = [
     "root-missing",
     "root-replaced",
+    "root-not-a-directory",
     "root-overlaps-data",
     "root-unreadable",
     "too-many-files",
@@ -403,6 +404,7 @@ fn error_code(error: &ScanError) -> &'static str {
     match error {
         ScanError::Root(RootIncident::Missing) => "root-missing",
         ScanError::Root(RootIncident::Replaced) => "root-replaced",
+        ScanError::Root(RootIncident::NotADirectory) => "root-not-a-directory",
         ScanError::Root(RootIncident::OverlapsData) => "root-overlaps-data",
         ScanError::Root(RootIncident::Unreadable(_)) => "root-unreadable",
         ScanError::TooManyFiles { .. } => "too-many-files",
@@ -431,6 +433,12 @@ pub fn incident_of_skip(reason: SkipReason) -> Option<&'static str> {
 #[must_use]
 pub fn is_about_skips(code: &str) -> bool {
     SKIP_CODES.into_iter().any(|(other, _)| other == code)
+}
+
+/// Returns whether the incident `code` is about the folder as a whole: a source has one such incident at a time.
+#[must_use]
+pub fn is_about_root(code: &str) -> bool {
+    ROOT_CODES.contains(&code)
 }
 
 /// Finds the incident of this code among those that a folder can have.

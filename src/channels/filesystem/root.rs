@@ -81,6 +81,9 @@ pub enum RootIncident {
     /// A link, another directory or another filesystem is at its path.
     #[error("the root is another directory now")]
     Replaced,
+    /// A file or a link is at its path when it is opened.
+    #[error("the root is no directory but a file or a link")]
+    NotADirectory,
     /// It and the service's data directory lie one inside the other.
     #[error("the root and the data directory lie one inside the other")]
     OverlapsData,

@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::load::{LoadFailure, Loaded, declarations, declares, load};
 use crate::out::Out;
 use crate::render::{Rows, count, line};
+use crate::roots;
 use crate::session::Session;
 
 /// Is what can be done with declarations.
@@ -63,9 +64,11 @@ fn check(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
         Ok(loaded) => {
             let registered = registered(session)?.unwrap_or_default();
             let bound = registered.into_iter().map(|r| (r.consumer, r.fingerprint)).collect();
-            let problems = check_registered(&loaded.set, &bound);
+            let mut problems = check_registered(&loaded.set, &bound);
+            let folders = roots::look(&loaded.config, &session.places.data);
+            problems.extend(folders.wrong);
             if problems.is_empty() {
-                return sound(&loaded, session, out);
+                return sound(&loaded, &folders.advice, session, out);
             }
             problems
         }
@@ -76,18 +79,25 @@ fn check(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Usage)
 }
 
-fn sound(loaded: &Loaded, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
+fn sound(loaded: &Loaded, advice: &[Problem], session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let enabled = loaded.set.enabled().count();
     if session.json {
-        out.json(&serde_json::json!({
+        let mut said = serde_json::json!({
             "ok": true,
             "declarations": loaded.set.len(),
             "enabled": enabled,
             "folders": loaded.config.folders.len(),
-        }))?;
+        });
+        if !advice.is_empty() {
+            said["advice"] = serde_json::json!(advice);
+        }
+        out.json(&said)?;
     } else {
         let all = count(loaded.set.len() as u64, "declaration");
         let folders = count(loaded.config.folders.len() as u64, "folder");
+        for one in advice {
+            out.line(&one.render())?;
+        }
         out.line(&format!("nothing is wrong: {all} ({enabled} enabled), watching {folders}"))?;
     }
     Ok(Exit::Done)

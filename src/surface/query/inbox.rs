@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_actors::service::last_activation;
-use thoughtstream_channels::filesystem::producer::is_about_skips;
+use thoughtstream_channels::filesystem::producer::{is_about_root, is_about_skips};
 use thoughtstream_channels::telegram::trouble::Trouble;
 use thoughtstream_domain::activation::Activation;
 use thoughtstream_domain::id::{ConsumerId, EventId, SourceId};
@@ -363,18 +363,23 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
             let key = (incident.subject.clone(), incident.code.clone());
             if incident.over {
                 open.remove(&key);
-            } else {
-                let command = way_out(&incident, &event.id);
-                open.entry(key).or_insert_with(|| Waiting {
-                    kind: Kind::Incident,
-                    id: incident.subject.clone(),
-                    since: Some(event.recorded_at),
-                    why: reason(&incident),
-                    command,
-                    ways: Vec::new(),
-                    hidden_until: None,
-                });
+                continue;
             }
+            if is_about_root(&incident.code) {
+                // A folder is in one state at a time: the newest word says in which.
+                open.retain(|(subject, code), _| *subject != key.0 || *code == key.1 || !is_about_root(code));
+            }
+            let since = open.get(&key).map_or(Some(event.recorded_at), |known| known.since);
+            let waiting = Waiting {
+                kind: Kind::Incident,
+                id: incident.subject.clone(),
+                since,
+                why: reason(&incident),
+                command: way_out(&incident, &event.id),
+                ways: Vec::new(),
+                hidden_until: None,
+            };
+            open.insert(key, waiting);
         }
     }
     found.extend(open.into_values());
@@ -389,16 +394,25 @@ fn reason(incident: &Incident) -> String {
     if let Some(advice) = Trouble::advice(code) {
         text.push_str(&format!("; {advice}"));
     }
+    if is_about_config(code) {
+        text.push_str("; put the folder there, or mend `root` in config.yaml and start the service again");
+    }
     if is_about_skips(code) {
         text.push_str("; over once they can be read, or are renamed, gone or ignored");
     }
     text
 }
 
+/// Says whether an incident may be ended by what config.yaml says: the check names the line.
+fn is_about_config(code: &str) -> bool {
+    matches!(code, "root-missing" | "root-not-a-directory" | "root-overlaps-data")
+}
+
 /// Returns the command that moves an incident, or the one that shows more where the world outside must change.
 fn way_out(incident: &Incident, event: &EventId) -> String {
     match (incident.code.as_str(), SourceId::parse(&incident.subject)) {
         (REMOVALS_HELD, Ok(source)) => format!("thought source accept-removals {source}"),
+        (code, Ok(_)) if is_about_config(code) => "thought declaration check".to_owned(),
         (code, Ok(source)) if is_about_skips(code) => format!("thought source skipped {source}"),
         (_, Ok(source)) if matches!(source.kind(), "filesystem" | "telegram") => {
             format!("thought source look {source}")
