@@ -322,8 +322,29 @@ fn a_run_that_does_not_fit_the_budget_is_blocked_and_nothing_is_sent() {
         assert_eq!(events["stream.thought.run.blocked"], 1);
         assert_eq!(events["stream.thought.run.received"], 2);
         assert_eq!(events["stream.thought.run.started"], 1);
+        if exhausted == "defer" {
+            says_that_it_waits_for_its_budget(&stage);
+        }
         assert_eq!(service.stop(), 0);
         stage.verify();
+    }
+}
+
+fn says_that_it_waits_for_its_budget(stage: &Stage) {
+    let thought = |arguments: &[&str]| stage.world.thought(arguments).expect(0);
+    let stuck = thought(&["consumer", "list", "--state", "stuck", "--json"]).json();
+    assert_eq!((&stuck["consumer"], &stuck["state"]), (&"observer@1".into(), &"awaiting-budget".into()));
+    assert_eq!(stuck["command"], "thought account show observer");
+    assert!(stuck["next"].is_string(), "{stuck}");
+    assert!(thought(&["status"]).stdout.contains("awaiting-budget"));
+    let runs = thought(&["run", "list", "--json"]).lines();
+    let blocked = runs.iter().find(|run| run["state"] == "blocked").unwrap();
+    let execution = blocked["execution"].as_str().unwrap().to_owned();
+    for id in ["observer", execution.as_str()] {
+        let why = thought(&["why", id, "--json"]).json();
+        assert_eq!((&why["state"], &why["next"]), (&"awaiting-budget".into(), &stuck["next"]), "{why}");
+        assert_eq!(why["commands"][0], "thought account show observer");
+        assert!(!why.to_string().contains("consumer retry"), "a retry would be blocked as well: {why}");
     }
 }
 

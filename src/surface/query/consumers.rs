@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use thoughtstream_domain::accounting::BUDGET_EXHAUSTED;
 use thoughtstream_domain::commit::Control;
 use thoughtstream_domain::dispatch::{AwaitedReply, is_progress_name};
 use thoughtstream_domain::event::Event;
@@ -40,6 +41,8 @@ pub enum State {
     Restarting,
     /// It waits for the time of another attempt.
     Retrying,
+    /// It waits until its account admits another attempt.
+    AwaitingBudget,
     /// An attempt is open.
     Running,
     /// There is something to do that it has not begun.
@@ -52,12 +55,13 @@ pub enum State {
 
 impl State {
     /// All states.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Quarantined,
         Self::Held,
         Self::Paused,
         Self::Restarting,
         Self::Retrying,
+        Self::AwaitingBudget,
         Self::Running,
         Self::Behind,
         Self::Idle,
@@ -73,6 +77,7 @@ impl State {
             Self::Paused => "paused",
             Self::Restarting => "restarting",
             Self::Retrying => "retrying",
+            Self::AwaitingBudget => "awaiting-budget",
             Self::Running => "running",
             Self::Behind => "behind",
             Self::Idle => "idle",
@@ -98,6 +103,7 @@ impl State {
                         Self::Paused,
                         Self::Restarting,
                         Self::Retrying,
+                        Self::AwaitingBudget,
                     ]);
                 }
                 None => {
@@ -338,6 +344,14 @@ fn standing(
         ExecutionState::Running | ExecutionState::Held { .. } | ExecutionState::Closed { .. } => None,
     });
     if let Some((execution, at, code)) = waiting.next() {
+        if code == BUDGET_EXHAUSTED {
+            return Word {
+                why: Some(code),
+                next: Some(at),
+                command: Some(show_account(id)),
+                ..word(State::AwaitingBudget, Some(execution.since))
+            };
+        }
         return Word {
             why: Some(code),
             next: Some(at),
@@ -362,6 +376,12 @@ pub(crate) fn quarantine_code(control: &Control, live: Option<&Node>) -> Option<
     Some(row.map_or_else(|| code.clone(), |row| format!("{code}: {row}")))
 }
 
+/// Returns the command that shows what a consumer has spent and when more is admitted: another attempt before then
+/// would be blocked as well.
+pub(crate) fn show_account(id: &ConsumerId) -> String {
+    format!("thought account show {id}")
+}
+
 fn held_of(unsettled: &[Execution]) -> Option<Word> {
     unsettled.iter().find_map(|execution| {
         let ExecutionState::Held { code, quarantined } = &execution.state else { return None };
@@ -384,7 +404,7 @@ mod tests {
     fn a_state_filter_knows_every_state_and_refuses_others() {
         let words: Vec<String> = State::ALL.into_iter().map(|state| state.as_str().to_owned()).collect();
         assert_eq!(State::parse_all(&words).unwrap().len(), State::ALL.len());
-        assert_eq!(State::parse_all(&["stuck".to_owned()]).unwrap().len(), 5);
+        assert_eq!(State::parse_all(&["stuck".to_owned()]).unwrap().len(), 6);
         assert_eq!(State::parse_all(&["stuk".to_owned()]).unwrap_err().exit(), Exit::Usage);
     }
 }

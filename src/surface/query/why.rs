@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::change::event_ids;
+use thoughtstream_domain::accounting::BUDGET_EXHAUSTED;
 use thoughtstream_domain::commit::ExecutionKey;
 use thoughtstream_domain::dispatch::{AwaitedReply, State as DeliveryState};
 use thoughtstream_domain::event::{Event, Payload};
@@ -21,6 +22,7 @@ use super::runs::find_execution;
 use super::{Look, inbox, unknown};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::render::count;
 
 /// Says what blocks a thing or what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +115,11 @@ fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why,
             let commands = vec!["thought reload".to_owned(), skip_command(&execution.id)];
             Why { commands, ..plain(id, kind, execution.state.status().as_str(), fact) }
         }
+        ExecutionState::Waiting { at, code } if code == BUDGET_EXHAUSTED => {
+            let fact = format!("{consumer} waits for its budget: an attempt is made when its account admits one");
+            let commands = vec![consumers::show_account(&consumer.id), skip_command(&execution.id)];
+            Why { next: Some(*at), commands, ..plain(id, kind, State::AwaitingBudget.as_str(), fact) }
+        }
         ExecutionState::Waiting { at, code } => {
             let fact = format!("attempt {attempts} of {consumer} ended with {code}; the next may start then");
             let commands =
@@ -122,8 +129,9 @@ fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why,
         ExecutionState::Held { code, quarantined } => {
             let word = if *quarantined { "quarantined" } else { "held" };
             let fact = format!(
-                "{consumer} stands still on {} after {attempts} attempts ({code}): a person retries or skips it",
-                execution.source
+                "{consumer} stands still on {} after {} ({code}): a person retries or skips it",
+                execution.source,
+                count(attempts, "attempt")
             );
             let commands =
                 vec![format!("thought consumer retry {}", execution.id), skip_command(&execution.id)];
@@ -328,7 +336,12 @@ fn part_of(look: &Look<'_>, event: &Event, consumer: &Consumer) -> Result<Option
     }
     let ahead = consumer.behind.events;
     let fact = match consumer.state {
-        State::Quarantined | State::Held | State::Paused | State::Restarting | State::Retrying => {
+        State::Quarantined
+        | State::Held
+        | State::Paused
+        | State::Restarting
+        | State::Retrying
+        | State::AwaitingBudget => {
             format!("{key} has not reached it: it is {}", consumer.state.as_str())
         }
         State::Running | State::Behind | State::Idle | State::Disabled => {
@@ -423,6 +436,9 @@ fn of_consumer(look: &Look<'_>, id: &ConsumerId, asked: &str) -> Result<Why, Fai
         State::Paused => format!("a person paused it: {why}"),
         State::Restarting => format!("its actor is being started anew ({why})"),
         State::Retrying => format!("its last attempt ended with {why}; the next may start then"),
+        State::AwaitingBudget => {
+            "it waits for its budget: an attempt is made when its account admits one".to_owned()
+        }
         State::Running => "an attempt is open".to_owned(),
         State::Behind if consumer.why.is_some() => {
             format!("it waits until it is known whether its last reply arrived ({why})")
