@@ -47,6 +47,7 @@ mod cli_trouble;
 mod cli_try;
 mod cli_turns;
 mod cli_unprocessed;
+mod cli_words;
 mod cli_world;
 mod materializer;
 mod proposals_decided;

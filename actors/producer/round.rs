@@ -90,7 +90,7 @@ impl<I: Intake> Looking<I> {
         };
         if let Ok(scan) = &scan {
             // Before the incident that counts them is in the log: who reads it finds the names.
-            self.intake.skipped(scan.skipped.clone()).await?;
+            self.intake.skipped(self.producer.report_of(scan)).await?;
         }
         let Step { changes, stats, mut incidents, mut look_again } = step;
         if !changes.is_empty() {

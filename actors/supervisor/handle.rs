@@ -21,7 +21,7 @@ pub enum CommandError {
     #[error("an actor of that name is already there")]
     NameTaken,
     /// That cannot be done to a child in this state.
-    #[error("the actor is {0:?}")]
+    #[error("the actor is {}", .0.as_str())]
     WrongState(ChildState),
     /// The child did not end within its bounds; it is left to itself.
     #[error("the actor answers neither a stop nor a kill")]

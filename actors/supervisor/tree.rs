@@ -39,6 +39,22 @@ pub enum ChildState {
     Stopped,
 }
 
+impl ChildState {
+    /// Says it in words, as a sentence about the actor ends.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Recovering => "recovering",
+            Self::BackingOff => "backing off: it waits for its next start",
+            Self::Quarantined => "quarantined: it waits for a person",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// How an incarnation ended, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LastExit {

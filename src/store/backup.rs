@@ -66,7 +66,7 @@ pub enum BackupError {
     #[error("cannot read the backup back")]
     ReadBack(#[from] OpenError),
     /// The copy does not verify: the log itself is damaged.
-    #[error("the copy does not verify: {} findings", .0.findings.len())]
+    #[error("the copy does not verify: it has findings, {} in number", .0.findings.len())]
     NotSound(Box<Report>),
     /// During each attempt a payload was erased that it held already.
     #[error("payloads were erased while each of {COPIES_MAX} copies was made")]
@@ -83,7 +83,7 @@ pub enum RestoreError {
     #[error("cannot read the backup")]
     Read(#[from] RowError),
     /// The backup does not verify.
-    #[error("the backup does not verify: {} findings", .0.findings.len())]
+    #[error("the backup does not verify: it has findings, {} in number", .0.findings.len())]
     NotSound(Box<Report>),
     /// The store cannot be made.
     #[error("cannot make the store")]

@@ -23,7 +23,6 @@ use crate::session::Session;
 #[command(
     name = "thought",
     version,
-    disable_help_subcommand = true,
     after_help = "Exit codes: 0 done, 1 refused or findings, 2 usage or configuration, 4 could not look, \
                   5 outcome unknown (run the same command again), 6 advice only, 70 our bug"
 )]

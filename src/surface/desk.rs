@@ -250,20 +250,17 @@ impl ServiceDesk {
                 Ok(Exit::Done)
             }
             Operate::Arm { point, action, passage, actor } => {
-                let trap = rehearsal::trap(point, action, *passage, actor.as_deref())?;
-                if let Some(actor) = actor {
-                    rehearsal::check_armed(&self.tree().await?, actor)?;
-                }
-                let armed = self.service.points().arm(trap);
-                armed.map_err(|error| Failure::of(Exit::Refused, "rehearsal.arm", &error))?;
+                self.arm(point, action, *passage, actor.as_deref()).await?;
                 self.said(reply, "armed", point).await
             }
             Operate::Kill { path } => {
+                let tree = self.tree().await?;
+                let path = rehearsal::path_below(&tree, path);
                 if self.service.points().is_rehearsal() {
-                    rehearsal::check_killed(&self.tree().await?, path)?;
+                    rehearsal::check_killed(&tree, path)?;
                 }
                 self.service.kill(path).map_err(actor_failure)?;
-                self.said(reply, "killed", path).await
+                self.said(reply, "killed", &path).await
             }
             Operate::LookAt { source } => {
                 self.service.look_at(source.as_str()).map_err(actor_failure)?;
@@ -282,6 +279,20 @@ impl ServiceDesk {
                 self.copy(*form, path.clone(), *acknowledge_sensitive, reply).await
             }
         }
+    }
+
+    /// Sets a trap, for one actor if one is named: by its whole path, or by the one below the root.
+    async fn arm(&self, point: &str, action: &str, passage: u32, actor: Option<&str>) -> Result<(), Failure> {
+        let mut whole = None;
+        if let Some(actor) = actor {
+            let tree = self.tree().await?;
+            let actor = rehearsal::whole_path(&tree, actor);
+            rehearsal::check_armed(&tree, &actor)?;
+            whole = Some(actor);
+        }
+        let trap = rehearsal::trap(point, action, passage, whole.as_deref())?;
+        let armed = self.service.points().arm(trap);
+        armed.map(drop).map_err(|error| Failure::of(Exit::Refused, "rehearsal.arm", &error))
     }
 
     async fn activate(&self, request: ActivateRequest, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {

@@ -13,6 +13,7 @@ pub struct Out {
     stdout: Box<dyn Write>,
     stderr: Box<dyn Write>,
     terminal: bool,
+    silent: bool,
 }
 
 /// Says that the reader of the output went away, which ends a command quietly, or that it cannot be written.
@@ -50,13 +51,13 @@ impl Out {
     pub fn of_process() -> Self {
         let terminal = io::stdout().is_terminal();
         let stdout = io::BufWriter::new(io::stdout().lock());
-        Self { stdout: Box::new(stdout), stderr: Box::new(io::stderr()), terminal }
+        Self { stdout: Box::new(stdout), stderr: Box::new(io::stderr()), terminal, silent: true }
     }
 
     /// Writes into given streams, for tests.
     #[must_use]
     pub fn to(stdout: Box<dyn Write>, stderr: Box<dyn Write>) -> Self {
-        Self { stdout, stderr, terminal: false }
+        Self { stdout, stderr, terminal: false, silent: true }
     }
 
     /// Says whether a person looks at stdout.
@@ -65,11 +66,18 @@ impl Out {
         self.terminal
     }
 
+    /// Says whether nothing was answered so far.
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        self.silent
+    }
+
     /// Writes one JSON value on one line, escaped so that it is safe on a terminal.
     ///
     /// # Errors
     /// [`OutError`] if nobody reads or writing fails.
     pub fn json<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), OutError> {
+        self.silent = false;
         let text = serde_json::to_string(value).map_err(io::Error::other)?;
         self.stdout.write_all(json_printable(&text).as_bytes())?;
         self.stdout.write_all(b"\n")?;
@@ -81,6 +89,7 @@ impl Out {
     /// # Errors
     /// [`OutError`] if nobody reads or writing fails.
     pub fn text(&mut self, text: &str) -> Result<(), OutError> {
+        self.silent = false;
         Ok(self.stdout.write_all(text.as_bytes())?)
     }
 
@@ -98,6 +107,7 @@ impl Out {
     /// # Errors
     /// [`OutError`] if nobody reads or writing fails.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), OutError> {
+        self.silent = false;
         Ok(self.stdout.write_all(bytes)?)
     }
 

@@ -79,6 +79,19 @@ pub fn trap(point: &str, action: &str, passage: u32, actor: Option<&str>) -> Res
 /// Passes kill points and is in no tree: who decides about proposals, and who closes what others left open.
 const BESIDE_THE_TREE: [&str; 2] = [DESK, RECOVERY];
 
+/// Returns the whole path of an actor that may be named by its path below the root, as `rehearsal kill` names it.
+pub(crate) fn whole_path(tree: &TreeNode, actor: &str) -> String {
+    let mut known = Vec::new();
+    paths(tree, &tree.name, &mut known);
+    let whole = format!("{}/{actor}", tree.name);
+    if known.contains(&whole) { whole } else { actor.to_owned() }
+}
+
+/// Returns the path below the root of an actor that may be named by its whole path, as `rehearsal arm` names it.
+pub(crate) fn path_below<'a>(tree: &TreeNode, actor: &'a str) -> &'a str {
+    actor.strip_prefix(&*tree.name).and_then(|below| below.strip_prefix('/')).unwrap_or(actor)
+}
+
 /// Refuses to set a trap for an actor that nobody is: it would wait for ever. The path is a whole one.
 ///
 /// # Errors

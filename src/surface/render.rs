@@ -21,11 +21,23 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use thoughtstream_domain::text::{excerpt, printable};
 use thoughtstream_domain::time::Timestamp;
 
-/// Longer cells are cut: a table is a glance, the whole is shown by `show`.
+/// Longer cells are cut on a terminal: a table is a glance, the whole is shown by `show`.
 const CELL_CHARACTERS_MAX: usize = 72;
 
+/// Says for whom a list is rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct View {
+    /// Whether no cell is cut: nobody looks at it on a terminal.
+    pub whole: bool,
+    /// Whether versions that were followed by another are listed as well.
+    pub all: bool,
+}
+
 /// Builds a table whose every cell is made printable.
-pub(crate) struct Rows(Table);
+pub(crate) struct Rows {
+    table: Table,
+    characters_max: usize,
+}
 
 impl Rows {
     /// Starts a table with these column heads.
@@ -33,12 +45,20 @@ impl Rows {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(heads.iter().copied());
-        Self(table)
+        Self { table, characters_max: CELL_CHARACTERS_MAX }
+    }
+
+    /// Cuts no cell: for whoever reads from a pipe, which is as wide as it must be.
+    pub(crate) fn whole(mut self, whole: bool) -> Self {
+        if whole {
+            self.characters_max = usize::MAX;
+        }
+        self
     }
 
     /// Aligns a column of numbers to the right.
     pub(crate) fn numbers(mut self, column: usize) -> Self {
-        if let Some(column) = self.0.column_mut(column) {
+        if let Some(column) = self.table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
         self
@@ -46,18 +66,18 @@ impl Rows {
 
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: &[String]) {
-        self.0.add_row(cells.iter().map(|cell| excerpt(cell, CELL_CHARACTERS_MAX)));
+        self.table.add_row(cells.iter().map(|cell| excerpt(cell, self.characters_max)));
     }
 
     /// Adds a row that ends with a command, which is never cut: half a command moves nothing.
     pub(crate) fn row_with_command(&mut self, cells: &[String], command: &str) {
-        let cells = cells.iter().map(|cell| excerpt(cell, CELL_CHARACTERS_MAX));
-        self.0.add_row(cells.chain([printable(command)]));
+        let cells = cells.iter().map(|cell| excerpt(cell, self.characters_max));
+        self.table.add_row(cells.chain([printable(command)]));
     }
 
     /// Returns the text, without blanks at the ends of lines.
     pub(crate) fn text(&self) -> String {
-        let table = self.0.to_string();
+        let table = self.table.to_string();
         // The first column needs no margin.
         let lines = table.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
         lines.fold(String::new(), |text, line| text + line + "\n")

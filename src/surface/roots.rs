@@ -67,8 +67,7 @@ fn judge(folder: &Folder, error: &RootError, found: &mut Found) {
 }
 
 fn said(folder: &Folder, message: &str, hint: &str) -> Problem {
-    let place = Problem { message: message.to_owned(), ..folder.place.clone() };
-    place.with_hint(hint)
+    folder.place.clone().with_message(message).with_hint(hint)
 }
 
 /// Compares paths, for a data directory that is not there yet.

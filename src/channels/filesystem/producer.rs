@@ -26,10 +26,11 @@ use thoughtstream_domain::id::{DocumentId, SourceId};
 
 use super::change::ChangeGroup;
 use super::diff::{Documents, Matching, matching};
+use super::name;
 use super::named::frontmatter_id;
 use super::root::{Root, RootIdentity, RootIncident};
 use super::rules::ScanRules;
-use super::scan::{self, Scan, ScanError, ScanInput, SkipReason};
+use super::scan::{self, Scan, ScanError, ScanInput, Skip, SkipReason, SkipReport};
 use super::watch::WATCH_CODES;
 
 /// What a held removal needs before it is believed.
@@ -218,6 +219,17 @@ impl FilesystemProducer {
         self.held.as_ref()
     }
 
+    /// Returns what the last look skipped, with the files whose id is not used named as well.
+    #[must_use]
+    pub fn report_of(&self, scan: &Scan) -> SkipReport {
+        let mut report = scan.skipped.clone();
+        for path in self.duplicates.keys() {
+            let shown = name::shown(path.as_bytes());
+            report.add(Skip { shown, reason: SkipReason::DuplicateId, bytes: None });
+        }
+        report
+    }
+
     /// Lets the held removals pass at the next step, because a person said so. Returns how many.
     pub fn acknowledge_removals(&mut self) -> usize {
         self.acknowledged = self.held.as_ref().map(|held| held.documents.clone()).unwrap_or_default();
@@ -238,8 +250,10 @@ impl FilesystemProducer {
         self.report(REMOVALS_HELD, held, &mut incidents);
         self.keep_duplicates(&matching, scan);
         let duplicates = self.duplicates.len();
-        let duplicates =
-            (duplicates > 0).then(|| format!("{duplicates} files name an id that another file has"));
+        let duplicates = (duplicates > 0).then(|| match duplicates {
+            1 => "1 file names an id that another file has".to_owned(),
+            many => format!("{many} files name an id that another file has"),
+        });
         self.report(DUPLICATE_ID, duplicates, &mut incidents);
         for (code, reasons) in SKIP_CODES {
             self.report(code, skip_detail(scan, reasons), &mut incidents);
@@ -398,7 +412,7 @@ const MATCHING_CODES: [&str; 2] = [REMOVALS_HELD, DUPLICATE_ID];
 const REMOVALS_HELD: &str = "removals-held";
 
 /// The code of the incident in which several files name one id.
-const DUPLICATE_ID: &str = "duplicate-id";
+pub const DUPLICATE_ID: &str = "duplicate-id";
 
 fn error_code(error: &ScanError) -> &'static str {
     match error {
@@ -426,6 +440,9 @@ const SKIP_CODES: [(&str, &[SkipReason]); 3] = [
 /// Returns the code of the incident in which a file skipped for `reason` counts, if it counts in any.
 #[must_use]
 pub fn incident_of_skip(reason: SkipReason) -> Option<&'static str> {
+    if reason == SkipReason::DuplicateId {
+        return Some(DUPLICATE_ID);
+    }
     SKIP_CODES.into_iter().find(|(_, reasons)| reasons.contains(&reason)).map(|(code, _)| code)
 }
 

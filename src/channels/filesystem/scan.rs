@@ -66,6 +66,8 @@ pub enum SkipReason {
     Unstable,
     /// Another filesystem is mounted there.
     OtherFilesystem,
+    /// It names an id that another file has: it is taken, and the id is not used for it.
+    DuplicateId,
 }
 
 impl SkipReason {
@@ -85,13 +87,19 @@ impl SkipReason {
             Self::Unreadable => "unreadable",
             Self::Unstable => "unstable",
             Self::OtherFilesystem => "other-filesystem",
+            Self::DuplicateId => "duplicate-id",
         }
     }
 
     /// Returns whether a document may still be there unseen, so that it does not count as removed.
     const fn withholds(self) -> bool {
         match self {
-            Self::Link | Self::NotRegular | Self::PrivateKey | Self::NameNotUtf8 | Self::NameHostile => false,
+            Self::Link
+            | Self::NotRegular
+            | Self::PrivateKey
+            | Self::NameNotUtf8
+            | Self::NameHostile
+            | Self::DuplicateId => false,
             Self::PathTooLong
             | Self::TooDeep
             | Self::TooLarge
@@ -124,6 +132,17 @@ pub struct SkipReport {
     pub counts: BTreeMap<SkipReason, u64>,
     /// The first ones of each reason, in the order of the scan.
     pub shown: Vec<Skip>,
+}
+
+impl SkipReport {
+    /// Counts one more, and names it if it is among the first of its reason.
+    pub(super) fn add(&mut self, skip: Skip) {
+        let count = self.counts.entry(skip.reason).or_default();
+        *count += 1;
+        if *count <= SKIPPED_SHOWN_MAX {
+            self.shown.push(skip);
+        }
+    }
 }
 
 /// What one scan found.
@@ -479,11 +498,7 @@ impl<'a, 'i> Walk<'a, 'i> {
     }
 
     fn skip_shown(&mut self, shown: String, reason: SkipReason, bytes: Option<u64>) {
-        let count = self.skipped.counts.entry(reason).or_default();
-        *count += 1;
-        if *count <= SKIPPED_SHOWN_MAX {
-            self.skipped.shown.push(Skip { shown, reason, bytes });
-        }
+        self.skipped.add(Skip { shown, reason, bytes });
     }
 
     /// Finds the directories that changed while others were read.

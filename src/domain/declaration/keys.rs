@@ -6,6 +6,7 @@ use super::codes;
 use crate::event::{REFERENCE_BYTES_MAX, Reference};
 use crate::id::{ConsumerId, SourceId, TYPE_BYTES_MAX, TypeName, WORD_BYTES_MAX};
 use crate::subscription::{Field, TypePattern};
+use crate::text::is_hostile;
 use crate::yaml::{Choice, Form, INTEGER_MAX, Key, Shape};
 
 /// A declaration names at most this many types, sources or kinds each; families stand for the rest.
@@ -38,10 +39,13 @@ static CONSUMER: Form = Form {
     pattern: Some("^[a-z][a-z0-9-]*$"),
 };
 static DESCRIPTION: Form = Form {
-    name: "a description",
+    name: "a description in visible characters",
     example: "Identify document structure changes worth re-evaluating.",
     units_max: 500,
-    accepts: |text| !text.trim().is_empty(),
+    accepts: |text| {
+        // Folded over several lines it is still a sentence; what hides or reorders text is none.
+        !text.trim().is_empty() && !text.chars().any(|c| c != '\n' && is_hostile(c))
+    },
     pattern: Some("\\S"),
 };
 static TYPE: Form = Form {

@@ -106,6 +106,13 @@ impl Problem {
         }
     }
 
+    /// Says, at the place of this one, what is wrong there.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.message = message.into();
+        self
+    }
+
     /// Adds the way out.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {

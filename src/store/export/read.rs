@@ -59,7 +59,7 @@ pub enum ImportError {
     #[error("cannot read the export")]
     Read(#[from] io::Error),
     /// What was imported does not verify.
-    #[error("the export does not verify: {} findings", .0.findings.len())]
+    #[error("the export does not verify: it has findings, {} in number", .0.findings.len())]
     NotSound(Box<Report>),
 }
 

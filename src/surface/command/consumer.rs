@@ -3,13 +3,14 @@
 use clap::{Args, Subcommand};
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId, ExecutionId, RunId};
 
-use super::{asking, operating};
+use super::asking::{self, Gather};
+use super::operating;
 use crate::ask::{Ask, Operate, Target};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
 use crate::query::consumers::Consumer;
-use crate::render;
+use crate::render::{self, View};
 use crate::session::Session;
 
 /// Is what can be done with consumers.
@@ -37,6 +38,9 @@ pub struct ListArgs {
     /// Only consumers in this state; may be repeated; `stuck` stands for all that wait
     #[arg(long = "state", value_name = "STATE")]
     pub states: Vec<String>,
+    /// List versions as well that another one followed
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Names a consumer to pause.
@@ -122,9 +126,10 @@ pub(super) fn reason(text: &str) -> Result<String, String> {
 pub fn run(command: ConsumerCommand, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let operate = |operate: Operate, out: &mut Out| operating::operate(session, operate, out);
     match command {
-        ConsumerCommand::List(ListArgs { states }) => {
+        ConsumerCommand::List(ListArgs { states, all }) => {
+            let view = View { whole: !out.is_terminal(), all: all || !states.is_empty() };
             asking::list(session, Ask::Consumers { states }, out, |consumers: &[Consumer]| {
-                render::consumers::list(consumers, session.now())
+                render::consumers::list(consumers, view, session.now())
             })
         }
         ConsumerCommand::Explain(ExplainArgs { consumer, event }) => {
@@ -138,14 +143,27 @@ pub fn run(command: ConsumerCommand, session: &Session, out: &mut Out) -> Result
         }
         ConsumerCommand::Resume(IdArgs { consumer }) => operate(Operate::Resume { consumer }, out),
         ConsumerCommand::Restart(IdArgs { consumer }) => operate(Operate::Restart { consumer }, out),
-        ConsumerCommand::Retry(target_args) => operate(Operate::Retry { target: target(target_args)? }, out),
+        ConsumerCommand::Retry(target_args) => {
+            operate(Operate::Retry { target: target(target_args, session)? }, out)
+        }
         ConsumerCommand::Skip(SkipArgs { target: args, reason }) => {
-            operate(Operate::Skip { target: target(args)?, reason }, out)
+            operate(Operate::Skip { target: target(args, session)?, reason }, out)
         }
     }
 }
 
-fn target(args: TargetArgs) -> Result<Target, Failure> {
+/// Says whether an execution of a consumer waits, for a person or for a time.
+fn waits(consumer: &ConsumerId, session: &Session) -> Result<bool, Failure> {
+    let mut gather = Gather::default();
+    asking::ask(session, Ask::Consumers { states: Vec::new() }, &mut gather)?;
+    let all: Vec<Consumer> = gather.0.into_iter().map(asking::read).collect::<Result<_, _>>()?;
+    let mut its = all.iter().filter(|one| one.consumer.id == *consumer).peekable();
+    // One that nobody knows is told by whoever is asked about it.
+    let known = its.peek().is_some();
+    Ok(!known || its.any(|one| one.held > 0 || one.next.is_some()))
+}
+
+fn target(args: TargetArgs, session: &Session) -> Result<Target, Failure> {
     let TargetArgs { id, event } = args;
     if RunId::parse(&id).is_ok() || ExecutionId::parse(&id).is_ok() {
         return match event {
@@ -157,6 +175,11 @@ fn target(args: TargetArgs) -> Result<Target, Failure> {
     }
     match (ConsumerId::parse(&id), event) {
         (Ok(consumer), Some(event)) => Ok(Target::Event { consumer, event }),
+        (Ok(consumer), None) if !waits(&consumer, session)? => {
+            let what = format!("nothing of {consumer} waits: there is nothing to retry or to skip");
+            Err(Failure::new(Exit::Usage, "consumer.target", what)
+                .with_hint(format!("`thought why {consumer}` says what it does")))
+        }
         (Ok(consumer), None) => {
             let what = format!("which execution of {consumer}?");
             Err(Failure::new(Exit::Usage, "consumer.target", what)

@@ -11,7 +11,7 @@ use crate::out::Out;
 use crate::query::status::Status;
 use crate::query::tree::Node;
 use crate::query::why::Why;
-use crate::render;
+use crate::render::{self, View};
 use crate::session::Session;
 use crate::socket::Door;
 
@@ -29,6 +29,9 @@ pub struct StatusArgs {
     /// Only consumers in this state; may be repeated; `stuck` stands for all that wait
     #[arg(long = "state", value_name = "STATE")]
     pub states: Vec<String>,
+    /// List versions as well that another one followed
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Names a thing.
@@ -67,8 +70,9 @@ fn watch(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
 /// # Errors
 /// [`Failure`] as the answer says.
 pub fn status(args: StatusArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
+    let view = View { whole: !out.is_terminal(), all: args.all || !args.states.is_empty() };
     asking::one(session, Ask::Status { states: args.states }, out, |status: Status| {
-        render::status::status(&status, session.now())
+        render::status::status(&status, view, session.now())
     })
 }
 

@@ -158,7 +158,11 @@ fn foresee(asked: DryRun, session: &Session, out: &mut Out) -> Result<Exit, Fail
 /// # Errors
 /// [`Failure`] if what is named cannot be projected.
 pub fn project(args: &ProjectArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    operating::operate(session, Operate::ProjectProposals { proposal: args.proposal }, out)
+    let exit = operating::operate(session, Operate::ProjectProposals { proposal: args.proposal }, out)?;
+    if out.is_silent() && !session.json {
+        out.line("nothing is left to project")?;
+    }
+    Ok(exit)
 }
 
 /// Names a submission that has no name.

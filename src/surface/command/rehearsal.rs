@@ -28,7 +28,7 @@ pub enum RehearsalCommand {
 /// Names an actor.
 #[derive(Debug, Args)]
 pub struct KillArgs {
-    /// The actor's path below the root of the tree, like `consumers/document-links`
+    /// The actor's path, like `consumers/document-links`; with or without the root of the tree before it
     pub path: String,
 }
 
@@ -42,7 +42,7 @@ pub struct ArmArgs {
     /// At which passage, counted from now
     #[arg(long, default_value_t = 1)]
     pub passage: u32,
-    /// Count only the passages of the actor with this whole path, like `thoughtstream/consumers/document-links`
+    /// Count only the passages of this actor, like `consumers/document-links`; with or without the root of the tree
     #[arg(long)]
     pub actor: Option<String>,
 }

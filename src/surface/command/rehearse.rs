@@ -181,7 +181,10 @@ impl Pointing {
     }
 
     fn text(&self, provider: &str, telegram: &str) -> String {
-        let mut text = String::from("A rehearsal: nothing leaves this machine. Add this to config.yaml:\n\n");
+        let mut text = String::from(
+            "A rehearsal: nothing leaves this machine. Put this into config.yaml, in place of `providers: []` and \
+             `telegram: []`:\n\n",
+        );
         text.push_str(&self.config(provider, telegram));
         text.push_str("\nand these files to credentials/ beside it, mode 0600:\n\n");
         for (name, secret) in self.credentials() {
@@ -278,7 +281,7 @@ mod tests {
     #[test]
     fn a_person_is_told_which_lines_point_at_it() {
         insta::assert_snapshot!(pointing(EXAMPLE).text("http://127.0.0.1:7/v1", "http://127.0.0.1:7"), @r##"
-        A rehearsal: nothing leaves this machine. Add this to config.yaml:
+        A rehearsal: nothing leaves this machine. Put this into config.yaml, in place of `providers: []` and `telegram: []`:
 
         providers:
           - name: local

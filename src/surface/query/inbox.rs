@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_actors::service::last_activation;
-use thoughtstream_channels::filesystem::producer::{is_about_root, is_about_skips};
+use thoughtstream_channels::filesystem::producer::{DUPLICATE_ID, is_about_root, is_about_skips};
 use thoughtstream_channels::telegram::trouble::Trouble;
 use thoughtstream_domain::activation::Activation;
 use thoughtstream_domain::id::{ConsumerId, EventId, SourceId};
@@ -130,7 +130,7 @@ impl Waiting {
     /// Says whether it is about single files, and keeps nothing else from going on.
     #[must_use]
     pub fn is_about_files(&self) -> bool {
-        self.kind == Kind::Unprocessed || self.kind == Kind::Incident && is_about_skips(code_of(&self.why))
+        self.kind == Kind::Unprocessed || self.kind == Kind::Incident && is_about_files(code_of(&self.why))
     }
 }
 
@@ -394,6 +394,9 @@ fn reason(incident: &Incident) -> String {
     if let Some(advice) = Trouble::advice(code) {
         text.push_str(&format!("; {advice}"));
     }
+    if code == DUPLICATE_ID {
+        text.push_str("; they are taken, each as a document of its own: give each an id of its own");
+    }
     if is_about_config(code) {
         text.push_str("; put the folder there, or mend `root` in config.yaml and start the service again");
     }
@@ -401,6 +404,11 @@ fn reason(incident: &Incident) -> String {
         text.push_str("; over once they can be read, or are renamed, gone or ignored");
     }
     text
+}
+
+/// Says whether an incident is about single files, which the last look names.
+fn is_about_files(code: &str) -> bool {
+    code == DUPLICATE_ID || is_about_skips(code)
 }
 
 /// Says whether an incident may be ended by what config.yaml says: the check names the line.
@@ -413,7 +421,7 @@ fn way_out(incident: &Incident, event: &EventId) -> String {
     match (incident.code.as_str(), SourceId::parse(&incident.subject)) {
         (REMOVALS_HELD, Ok(source)) => format!("thought source accept-removals {source}"),
         (code, Ok(_)) if is_about_config(code) => "thought declaration check".to_owned(),
-        (code, Ok(source)) if is_about_skips(code) => format!("thought source skipped {source}"),
+        (code, Ok(source)) if is_about_files(code) => format!("thought source skipped {source}"),
         (_, Ok(source)) if matches!(source.kind(), "filesystem" | "telegram") => {
             format!("thought source look {source}")
         }

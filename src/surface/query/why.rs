@@ -116,7 +116,8 @@ fn of_execution(reader: &Reader, execution: &Execution, id: &str) -> Result<Why,
             Why { commands, ..plain(id, kind, execution.state.status().as_str(), fact) }
         }
         ExecutionState::Waiting { at, code } if code == BUDGET_EXHAUSTED => {
-            let fact = format!("{consumer} waits for its budget: an attempt is made when its account admits one");
+            let fact =
+                format!("{consumer} waits for its budget: an attempt is made when its account admits one");
             let commands = vec![consumers::show_account(&consumer.id), skip_command(&execution.id)];
             Why { next: Some(*at), commands, ..plain(id, kind, State::AwaitingBudget.as_str(), fact) }
         }
@@ -245,16 +246,19 @@ fn of_proposal(proposal: Proposal) -> Why {
         since = decision.at;
         fact.push_str(&format!("; {} decided: {}", decision.actor, decision.disposition));
     }
-    if let Some(code) = proposal.code {
+    // What is in the way of an accepted change is said once, by its hint.
+    let outlook = proposal.outlook.as_ref();
+    let outlook = outlook.filter(|outlook| proposal.code.is_none() || outlook.code != proposal.code);
+    if let Some(code) = &proposal.code {
         fact.push_str(&format!("; {code}"));
     }
     if let Some(outcome) = proposal.outcome {
         fact.push_str(&format!("; it came to {outcome}"));
     }
-    if let Some(outlook) = &proposal.outlook {
+    if let Some(outlook) = outlook {
         fact.push_str(&format!("; now {}", outlook.says()));
     }
-    if let Some(hint) = proposal.hint {
+    if let Some(hint) = proposal.hint.filter(|hint| !fact.contains(hint)) {
         fact.push_str(&format!("; {hint}"));
     }
     let mut commands = proposal.ways;

@@ -2,19 +2,28 @@
 
 use thoughtstream_domain::time::Timestamp;
 
-use super::{Rows, age, age_or_dash, or_dash};
+use super::{Rows, View, age, age_or_dash, count, or_dash};
 use crate::query::behind::Behind;
-use crate::query::consumers::Consumer;
+use crate::query::consumers::{Consumer, State};
 
 /// Renders consumers, one a line.
 #[must_use]
-pub fn list(consumers: &[Consumer], now: Timestamp) -> String {
+pub fn list(consumers: &[Consumer], view: View, now: Timestamp) -> String {
+    // A version that another one followed does nothing, and every bump leaves one behind.
+    let followed = |one: &Consumer| {
+        one.state == State::Disabled
+            && consumers.iter().any(|other| {
+                other.consumer.id == one.consumer.id && other.consumer.version > one.consumer.version
+            })
+    };
+    let (hidden, consumers): (Vec<&Consumer>, Vec<&Consumer>) =
+        consumers.iter().partition(|one| !view.all && followed(one));
     if consumers.is_empty() {
         return "no consumers\n".to_owned();
     }
     let heads = ["CONSUMER", "STATE", "SINCE", "BEHIND", "HELD", "RETRIES", "SETTLED", "NEXT", "WHY"];
-    let mut rows = Rows::new(&heads).numbers(3).numbers(4).numbers(5);
-    for consumer in consumers {
+    let mut rows = Rows::new(&heads).numbers(3).numbers(4).numbers(5).whole(view.whole);
+    for consumer in &consumers {
         rows.row(&[
             consumer.consumer.to_string(),
             consumer.state.as_str().to_owned(),
@@ -28,13 +37,17 @@ pub fn list(consumers: &[Consumer], now: Timestamp) -> String {
         ]);
     }
     let mut text = rows.text();
-    for consumer in consumers {
+    for consumer in &consumers {
         if let Some(command) = &consumer.command {
             text.push_str(&format!("\n{}: {}", consumer.consumer, super::line(command)));
         }
     }
     if !text.ends_with('\n') {
         text.push('\n');
+    }
+    if !hidden.is_empty() {
+        let hidden = count(hidden.len() as u64, "earlier version");
+        text.push_str(&format!("{hidden} not listed: thought consumer list --all\n"));
     }
     text
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use thoughtstream_domain::time::Timestamp;
 
-use super::{age, ago, consumers, count};
+use super::{View, age, ago, consumers, count};
 use crate::query::sources::Apart;
 use crate::query::status::Status;
 
@@ -16,7 +16,7 @@ fn apart(one: &Apart, now: Timestamp) -> String {
 
 /// Renders the state of everything on one screen.
 #[must_use]
-pub fn status(status: &Status, now: Timestamp) -> String {
+pub fn status(status: &Status, view: View, now: Timestamp) -> String {
     let mut text = String::new();
     let service = &status.service;
     let mut line = format!("service   {}", super::line(&service.state));
@@ -44,5 +44,5 @@ pub fn status(status: &Status, now: Timestamp) -> String {
     .and_then(|()| status.apart.iter().try_for_each(|one| writeln!(text, "{}", apart(one, now))))
     .and_then(|()| writeln!(text, "inbox     {waiting}\n"))
     .expect("writing to a String does not fail");
-    text + &consumers::list(&status.consumers, now)
+    text + &consumers::list(&status.consumers, view, now)
 }

@@ -98,7 +98,7 @@ fn a_producer_apart_is_shown_with_its_process_or_with_how_long_nobody_is_there()
         pid,
     };
     let apart = vec![one("filesystem:mail", None), one("filesystem:notes", Some(4712))];
-    let shown = status::status(&Status { apart, ..status_of(Vec::new()) }, NOW);
+    let shown = status::status(&Status { apart, ..status_of(Vec::new()) }, View::default(), NOW);
     let lines: Vec<&str> = shown.lines().filter(|line| line.starts_with("producer")).collect();
     assert_eq!(
         lines,
@@ -128,7 +128,7 @@ fn a_table_is_plain_text_without_control_characters() {
 
 #[test]
 fn one_screen_shows_what_matters() {
-    insta::assert_snapshot!(status::status(&status_of(consumers()), NOW), @r#"
+    insta::assert_snapshot!(status::status(&status_of(consumers()), View::default(), NOW), @r#"
     service   running, process 4711, up 60 min
     log       1234 events from 7 sources, the last 2 s ago
     runs      2 open
@@ -162,7 +162,7 @@ fn the_inbox_names_the_command_that_moves_each_thing() {
             ..waiting(Kind::DeliveryUnconfirmed, "dlv_aaaa", "lost", "thought delivery show dlv_aaaa")
         },
     ];
-    insta::assert_snapshot!(inbox::inbox(&all, NOW), @r#"
+    insta::assert_snapshot!(inbox::inbox(&all, View::default(), NOW), @r#"
     WHAT                  WHICH             AGE   WHY           COMMAND
     consumer-paused       tasks             25 h  holiday       thought consumer resume tasks
     incident              filesystem:notes  25 h  root-missing  thought source look filesystem:notes
@@ -170,7 +170,7 @@ fn the_inbox_names_the_command_that_moves_each_thing() {
                                                                 thought delivery confirm dlv_aaaa
                                                                 thought delivery resend dlv_aaaa
     "#);
-    assert_eq!(inbox::inbox(&[], NOW), "nothing waits\n");
+    assert_eq!(inbox::inbox(&[], View::default(), NOW), "nothing waits\n");
 }
 
 fn node(name: &str, state: &str, children: Vec<Node>) -> Node {
@@ -367,10 +367,10 @@ fn everything(text: &str) -> Vec<String> {
     };
     let failure = Failure::new(Exit::Refused, text, text).because(&std::io::Error::other(hostile()));
     vec![
-        consumers::list(&[worst], NOW),
-        status::status(&status, NOW),
+        consumers::list(&[worst], View::default(), NOW),
+        status::status(&status, View::default(), NOW),
         tree::tree(&node(text, text, vec![leaf]), NOW),
-        inbox::inbox(&waiting_for(text), NOW),
+        inbox::inbox(&waiting_for(text), View::default(), NOW),
         proposals::list(&[proposal(text)], NOW),
         proposals::one(&proposal(text), foreign::Room::Whole, NOW),
         why::why(&Why { consumers: vec![inner.clone()], ..inner }, NOW),

@@ -46,7 +46,7 @@ pub fn report(report: &Report) -> String {
         write(format!("  {}  {}: {}", line(&finding.kind), line(&finding.place), line(&finding.message)));
     }
     if report.unlisted > 0 {
-        write(format!("  and {} more findings", report.unlisted));
+        write(format!("  and {} not listed", super::count(report.unlisted, "finding")));
     }
     write(format!("head {}", line(&report.head)));
     text

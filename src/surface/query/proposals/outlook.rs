@@ -258,13 +258,20 @@ pub(super) fn remedy(code: &str) -> &'static str {
         CONFIG_UNREAD => "config.yaml cannot be read: thought declaration check says why",
         "no-context-root" => "config.yaml names no folder as filesystem:telegram-agent-context",
         "memory-not-selected" => "include and ignore of that folder leave memory.md out",
-        "root-held" => "another process owns that folder: end it",
-        "root-lock-damaged" => {
-            "what says who owns that folder cannot be believed: if nothing else writes there, remove the files \
-             .thought-materializer.* in it"
+        "root-held" => {
+            "another process owns the folder of filesystem:telegram-agent-context; the file \
+             .thought-materializer.owner in it says which (`pid`): end it"
         }
-        "root-lock-replaced" => "somebody replaced the lock in that folder: find out who writes there",
-        "root-lock-failed" => "no lock can be made in that folder: it has to be writable",
+        "root-lock-damaged" => {
+            "what says who owns the folder of filesystem:telegram-agent-context cannot be believed: if nothing else \
+             writes there, remove the files .thought-materializer.* in it"
+        }
+        "root-lock-replaced" => {
+            "somebody replaced the lock in the folder of filesystem:telegram-agent-context: find out who writes there"
+        }
+        "root-lock-failed" => {
+            "no lock can be made in the folder of filesystem:telegram-agent-context: it has to be writable"
+        }
         "root-unfit" => {
             "a change was begun in that folder, which is gone or a link, so nobody knows whether it was written: \
              put the folder back, or make an empty one in its place to have the change end as failed"

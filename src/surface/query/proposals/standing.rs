@@ -266,6 +266,8 @@ fn unwritten(proposal: &mut Proposal, writer: Writer<'_>, outlook: Option<&Outlo
         Some(outlook) if outlook.is_stale() => hint.push_str(
             "; the document has changed since, so it will fail as stale: ask for it again in the chat",
         ),
+        // What is in the way is said already.
+        Some(outlook) if outlook.verdict == Verdict::Waits && outlook.code == proposal.code => {}
         Some(outlook) if outlook.verdict != Verdict::Applies => {
             let out = outlook.way_out().or_else(|| outlook.code.as_deref().map(remedy));
             hint.push_str(&format!("; as things are it {}", outlook.would()));

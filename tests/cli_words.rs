@@ -1,0 +1,92 @@
+//! Small things as a person meets them: what is named, what is said when there is nothing, and what is not cut.
+
+use crate::cli_world::World;
+
+#[test]
+fn files_that_name_an_id_twice_are_named() {
+    let world = World::with_config();
+    for name in ["one.md", "two.md"] {
+        std::fs::write(world.notes.join(name), "---\nid: the-same\n---\n# text\n").unwrap();
+    }
+    let running = world.serve(&[]);
+    let inbox = world.until(&["inbox"], |answer| answer.stdout.contains("duplicate-id"));
+    assert!(inbox.stdout.contains("1 file names an id that another file has"), "{}", inbox.stdout);
+    assert!(inbox.stdout.contains("give each an id of its own"), "a pipe gets all of it: {}", inbox.stdout);
+    assert!(inbox.stdout.contains("thought source skipped filesystem:notes"), "{}", inbox.stdout);
+    let named = world.thought(&["source", "skipped", "filesystem:notes", "--json"]).expect(0).lines();
+    let named: Vec<_> = named.iter().filter(|row| row["reason"] == "duplicate-id").collect();
+    assert_eq!(named.len(), 1, "{named:?}");
+    let path = named[0]["path"].as_str().unwrap().to_owned();
+    assert!(path == "one.md" || path == "two.md", "{path}");
+    // Both are documents all the same, and the mended one ends it.
+    std::fs::write(world.notes.join(&path), "---\nid: another\n---\n# text\n").unwrap();
+    world.thought(&["source", "look", "filesystem:notes"]).expect(0);
+    world.until(&["inbox"], |answer| answer.stdout == "nothing waits\n");
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn what_there_is_nothing_of_is_said() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    world.until_idle();
+    let refused = world.thought(&["consumer", "retry", "document-links"]).expect(2).stderr;
+    assert!(refused.contains("nothing of document-links waits"), "{refused}");
+    let projected = world.thought(&["proposal-project"]).expect(0).stdout;
+    assert_eq!(projected, "nothing is left to project\n");
+    assert_eq!(world.thought(&["proposal-project", "--json"]).expect(0).stdout, "");
+    assert_eq!(running.stop(), 0);
+    let help = world.thought(&["help"]).expect(0).stdout;
+    assert!(help.contains("Usage: thought") && help.contains("inbox"), "{help}");
+    assert!(world.thought(&["help", "serve"]).expect(0).stdout.contains("--paused"));
+}
+
+#[test]
+fn a_version_that_another_one_followed_is_counted_and_listed_when_asked_for() {
+    let world = World::with_config();
+    let running = world.serve(&[]);
+    world.until_idle();
+    let file = world.config.join("declarations/document-tasks.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("description: ", "description: Now and then, ")).unwrap();
+    world.thought(&["declaration", "bump", "document-tasks"]).expect(0);
+    world.thought(&["reload"]).expect(0);
+    for command in [&["status"][..], &["consumer", "list"]] {
+        let shown = world.thought(command).expect(0).stdout;
+        assert!(!shown.contains("document-tasks@2 ") && shown.contains("document-tasks@3 "), "{shown}");
+        assert!(shown.contains("1 earlier version not listed: thought consumer list --all"), "{shown}");
+        let all: Vec<&str> = command.iter().copied().chain(["--all"]).collect();
+        let shown = world.thought(&all).expect(0).stdout;
+        assert!(shown.contains("document-tasks@2 ") && !shown.contains("not listed"), "{shown}");
+    }
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn an_actor_is_named_alike_in_both_commands_of_a_rehearsal() {
+    let mut world = World::with_config();
+    world.data = world.base().join("rehearsal");
+    world.thought(&["rehearsal", "create"]).expect(0);
+    let running = world.serve(&[]);
+    world.until_idle();
+    for path in ["consumers/document-links", "thoughtstream/consumers/document-tasks"] {
+        let arm = ["rehearsal", "arm", "attempt.settle.before", "fail", "--passage", "900", "--actor", path];
+        world.thought(&arm).expect(0);
+        world.thought(&["rehearsal", "kill", path]).expect(0);
+    }
+    world.thought(&["rehearsal", "kill", "thoughtstream/consumers/nobody"]).expect(1);
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn a_description_that_hides_or_reorders_text_is_refused_at_its_place() {
+    let world = World::with_config();
+    let file = world.config.join("declarations/document-tasks.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for hidden in ["\u{202e}", "\u{200b}"] {
+        std::fs::write(&file, text.replace("description: ", &format!("description: a{hidden}b "))).unwrap();
+        let told = world.thought(&["declaration", "check"]).expect(2).stdout;
+        assert!(told.contains("document-tasks.yaml") && told.contains("visible characters"), "{told}");
+        assert!(!told.contains(hidden));
+    }
+}
