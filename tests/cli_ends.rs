@@ -125,6 +125,30 @@ fn the_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
 }
 
 #[test]
+fn a_stop_waits_until_the_service_has_gone_and_who_comes_meanwhile_is_told_that_it_drains() {
+    let world = rehearsal();
+    let running = world.serve(&[]);
+    world.until_idle();
+    arm(&world, "attempt.settle.before", "hold");
+    std::fs::write(world.notes.join("held.md"), "# Held\n").unwrap();
+    let open = |answer: &Answer| answer.stdout.contains("\"running\"");
+    world.until(&["consumer", "list", "--json", "--state", "running"], open);
+    let told = world.thought(&["stop", "--no-wait", "--json"]).expect(0).json();
+    assert_eq!((&told["done"], &told["id"]), (&"stopping".into(), &"service".into()));
+    running.tells("STOPPING=1");
+    let refused = world.thought(&["status"]).expect(4).stderr;
+    assert!(refused.contains("is stopping since") && refused.contains("thought stop"), "{refused}");
+    assert!(!refused.contains("does not answer") && !refused.contains("end that process"), "{refused}");
+    // It is on its way out already, and is waited for; what follows finds the log free.
+    let stopped = world.thought(&["stop", "--json"]).expect(0).json();
+    assert_eq!((&stopped["done"], &stopped["already"]), (&"stopped".into(), &true.into()));
+    world.thought(&["compact"]).expect(0);
+    world.thought(&["verify"]).expect(0);
+    assert_eq!(running.wait(), 0);
+    assert!(world.thought(&["stop"]).expect(1).stderr.contains("no service"));
+}
+
+#[test]
 fn a_writer_that_cannot_be_kept_alive_ends_the_service_with_70_and_loses_nothing() {
     let world = rehearsal();
     let running = world.serve(&[]);

@@ -77,9 +77,20 @@ pub struct OwnerRecord {
     pub process: ProcessIdentity,
     /// When it took the lock, in milliseconds since 1970, by its own clock.
     pub since_ms: i64,
+    /// Whether it is on its way out; a service says so before it drains.
+    pub draining: Option<Box<Draining>>,
     /// What no other owner has, so that one can tell its own record from every other; absent in records from
     /// before there were tokens.
     pub token: Option<OwnerToken>,
+}
+
+/// Since when an owner is on its way out, and for how long it may still hold its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draining {
+    /// When it was told to go, in milliseconds since 1970, by its own clock.
+    pub since_ms: i64,
+    /// After so many milliseconds it ends what is open.
+    pub bound_ms: u32,
 }
 
 /// Tells one time of ownership from every other: 128 random bits.
@@ -265,7 +276,7 @@ impl OwnerLock {
         let reclaimed = left_by(&record_path, kind, &process)?;
         let token = OwnerToken::random()
             .map_err(|source| LockError::Io { path: PathBuf::from("/dev/urandom"), source })?;
-        let owner = OwnerRecord { kind, process, since_ms, token: Some(token) };
+        let owner = OwnerRecord { kind, process, since_ms, draining: None, token: Some(token) };
         atomic::replace(&record_path, owner.to_text().as_bytes(), 0o600).map_err(LockError::Write)?;
         Ok(Self { lock_path, record_path, owner, reclaimed, lock, _directory: held })
     }
@@ -311,6 +322,18 @@ impl OwnerLock {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Records that this owner is on its way out; it holds its lock until it has gone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the record cannot be written; the lock is held as before.
+    pub fn drains(&mut self, draining: Draining) -> Result<(), LockError> {
+        let owner = OwnerRecord { draining: Some(Box::new(draining)), ..self.owner.clone() };
+        atomic::replace(&self.record_path, owner.to_text().as_bytes(), 0o600).map_err(LockError::Write)?;
+        self.owner = owner;
+        Ok(())
     }
 
     /// Returns what this owner recorded.

@@ -63,8 +63,8 @@ pub enum Command {
     /// Make a log for rehearsal, and let actors fail there on purpose
     #[command(subcommand)]
     Rehearsal(command::rehearsal::RehearsalCommand),
-    /// Drain and stop the running service
-    Stop,
+    /// Drain and stop the running service, and wait until it has gone
+    Stop(command::operating::StopArgs),
     /// Let the running service read its declarations again: all of them, or none
     Reload,
     /// Show who is alive
@@ -196,7 +196,7 @@ fn dispatch(cli: Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Demo(args) => command::demo::run(&args, json, out),
         Command::Rehearse(args) => command::rehearse::run(&args, json, out),
         Command::Rehearsal(args) => command::rehearsal::run(args, &session()?, out),
-        Command::Stop => command::operating::operate(&session()?, Operate::Stop, out),
+        Command::Stop(args) => command::operating::stop(&args, &session()?, out),
         Command::Reload => command::operating::operate(&session()?, Operate::Reload, out),
         Command::Tree(args) => command::looking::tree(&args, &session()?, out),
         Command::Status(args) => command::looking::status(args, &session()?, out),

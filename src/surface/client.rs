@@ -36,6 +36,12 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How often either is tried.
 const PAUSE: Duration = Duration::from_millis(25);
 
+/// Beyond its drain a service needs this long at most to close what it holds; a loaded machine takes seconds.
+const GONE_MARGIN: Duration = Duration::from_secs(15);
+
+/// A wait that is shorter than this is nothing to tell anybody.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// A greeting comes within this time or the service is stuck; the door lets whoever comes last wait for a place less long.
 const GREETING_PATIENCE: Duration = Duration::from_secs(12);
 
@@ -188,6 +194,12 @@ pub(crate) fn read_only(data: &Path) -> Option<Failure> {
 }
 
 fn held(owner: &OwnerRecord) -> Failure {
+    if let Some(draining) = &owner.draining {
+        let (pid, since) = (owner.process.pid, Timestamp::from_millis(draining.since_ms));
+        let what = format!("the service (process {pid}) is stopping since {since}: what is open may finish");
+        return Failure::new(Exit::CouldNotLook, "service.draining", what)
+            .with_hint("`thought stop` waits until it has gone");
+    }
     let since = Timestamp::from_millis(owner.since_ms);
     let what = format!("the log is held by process {} since {since}", owner.process.pid);
     let failure = Failure::new(Exit::CouldNotLook, "data.held", what);
@@ -199,11 +211,53 @@ fn held(owner: &OwnerRecord) -> Failure {
 
 fn silent(owner: &OwnerRecord) -> Failure {
     let mut failure = held(owner);
-    if owner.kind == OwnerKind::Command {
+    if owner.kind == OwnerKind::Command || owner.draining.is_some() {
         return failure;
     }
     failure.what.push_str(", which does not answer");
     failure.with_hint("if it is stuck, end that process: nothing that was acknowledged is lost")
+}
+
+/// Waits until a service that was told to stop has let go of the data directory, or another has taken its place.
+/// `tell` is called once if that takes a moment.
+///
+/// # Errors
+/// [`Failure`] with exit code 5 if it is still there when its drain should be long over.
+pub fn wait_until_gone(
+    data: &Path,
+    service: Option<&OwnerRecord>,
+    mut tell: impl FnMut(&OwnerRecord),
+) -> Result<(), Failure> {
+    let (begun, mut bound, mut was_told) = (Instant::now(), Duration::ZERO, false);
+    loop {
+        let owner = match lock::look(data, LOCK).map_err(|error| lock_failure(&error))? {
+            Holding::Free => return Ok(()),
+            Holding::Held(owner) => owner,
+        };
+        if let Some(owner) = &owner {
+            if service.is_some_and(|service| service.process != owner.process) {
+                return Ok(());
+            }
+            bound = owner
+                .draining
+                .as_ref()
+                .map_or(bound, |draining| Duration::from_millis(draining.bound_ms.into()));
+            if !was_told && begun.elapsed() > QUIET {
+                was_told = true;
+                tell(owner);
+            }
+        }
+        if begun.elapsed() > bound + GONE_MARGIN {
+            let who = owner.or_else(|| service.cloned());
+            let who = who.map_or_else(String::new, |owner| format!(" (process {})", owner.process.pid));
+            let seconds = begun.elapsed().as_secs();
+            let what = format!("the service{who} was told to stop and is still there after {seconds} s");
+            return Err(Failure::new(Exit::Unknown, "service.still-there", what).with_hint(
+                "`thought stop` waits on; `kill -9` ends it, and nothing that was acknowledged is lost",
+            ));
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// Enters a door of the owner; nothing if it has not opened any yet.

@@ -73,7 +73,7 @@ pub fn run(session: &Session, how: How) -> Result<Exit, Failure> {
     let loaded = load(&session.places)?;
     PrivateDir::create(&session.places.data).map_err(|error| data_failure(&error))?;
     check_place(&session.places.data)?;
-    let lock = own(&session.places.data)?;
+    let mut lock = own(&session.places.data)?;
     if let Some(reclaimed) = lock.reclaimed() {
         tracing::info!(
             pid = reclaimed.owner.process.pid,
@@ -87,7 +87,7 @@ pub fn run(session: &Session, how: How) -> Result<Exit, Failure> {
                 Failure::new(Exit::CouldNotLook, "service.threads", "cannot start threads").because(&error)
             },
         )?;
-    let exit = runtime.block_on(serve(session, how, loaded));
+    let exit = runtime.block_on(serve(session, how, loaded, &mut lock));
     runtime.shutdown_timeout(Duration::from_secs(1));
     // The lock outlives everything that touches the store.
     drop(lock);
@@ -149,13 +149,14 @@ fn not_owned(data: &Path, error: &LockError) -> Failure {
     let failure = not_taken(data, error);
     if let LockError::Held { owner, .. } | LockError::OwnerLives { owner, .. } = error
         && owner.kind == OwnerKind::Service
+        && owner.draining.is_none()
     {
         return failure.with_hint("one service owns a log: stop that one first, or use another --data DIR");
     }
     failure
 }
 
-async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Failure> {
+async fn serve(session: &Session, how: How, loaded: Loaded, lock: &mut OwnerLock) -> Result<Exit, Failure> {
     let places = &session.places;
     let drain = Duration::from_millis(loaded.config.drain_ms);
     let (enabled, folders) = (loaded.set.enabled().count(), loaded.config.folders.len());
@@ -182,7 +183,7 @@ async fn serve(session: &Session, how: How, loaded: Loaded) -> Result<Exit, Fail
         count(folders as u64, "folder")
     )));
     let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
-    let outcome = signals::until_the_end(&service, told.stop, at_start, drain).await;
+    let outcome = signals::until_the_end(&service, told.stop, at_start, drain, lock).await;
     watchdog.abort();
     tidying.abort();
     // Actors that were left behind may still hold them.

@@ -1,8 +1,10 @@
-//! What an owner leaves behind to say who it is: eight short lines.
+//! What an owner leaves behind to say who it is: eight short lines, one more when it is on its way out.
 
-use super::{OwnerKind, OwnerRecord, OwnerToken};
+use super::{Draining, OwnerKind, OwnerRecord, OwnerToken};
 use crate::process::ProcessIdentity;
 
+/// What an owner writes that is on its way out.
+const FIRST_LINE_4: &str = "thoughtstream owner 4";
 const FIRST_LINE: &str = "thoughtstream owner 3";
 /// What was written before owners had tokens.
 const FIRST_LINE_2: &str = "thoughtstream owner 2";
@@ -14,9 +16,13 @@ impl OwnerRecord {
     pub(super) fn to_text(&self) -> String {
         let ProcessIdentity { pid, start_ticks, boot } = &self.process;
         let (kind, since) = (self.kind.word(), self.since_ms);
-        let (first, token) = match &self.token {
-            Some(token) => (FIRST_LINE, format!("token {token}\n")),
-            None => (FIRST_LINE_2, String::new()),
+        let (first, token) = match (&self.token, &self.draining) {
+            (Some(token), Some(draining)) => {
+                let Draining { since_ms, bound_ms } = **draining;
+                (FIRST_LINE_4, format!("token {token}\ndraining {since_ms} {bound_ms}\n"))
+            }
+            (Some(token), None) => (FIRST_LINE, format!("token {token}\n")),
+            (None, _) => (FIRST_LINE_2, String::new()),
         };
         format!(
             "{first}\nkind {kind}\npid {pid}\nstart {start_ticks}\nboot {boot}\nsince {since}\n{token}{LAST_LINE}\n"
@@ -30,7 +36,16 @@ impl OwnerRecord {
             return Err("it is empty");
         }
         let lines: Vec<&str> = text.strip_suffix('\n').ok_or("it is cut off")?.split('\n').collect();
+        let mut draining = None;
         let (kind, pid, start, boot, since, token) = match lines[..] {
+            [FIRST_LINE_4, kind, pid, start, boot, since, token, drains, LAST_LINE] => {
+                let times = drains.strip_prefix("draining ").and_then(|times| times.split_once(' '));
+                let times = times.and_then(|(since, bound)| Some((since.parse().ok()?, bound.parse().ok()?)));
+                let (since_ms, bound_ms) = times.ok_or("it does not say since when it drains")?;
+                draining = Some(Box::new(Draining { since_ms, bound_ms }));
+                let token = token.strip_prefix("token ").and_then(OwnerToken::parse);
+                (kind, pid, start, boot, since, Some(token.ok_or("its token is not one")?))
+            }
             [FIRST_LINE, kind, pid, start, boot, since, token, LAST_LINE] => {
                 let token = token.strip_prefix("token ").and_then(OwnerToken::parse);
                 (kind, pid, start, boot, since, Some(token.ok_or("its token is not one")?))
@@ -56,6 +71,7 @@ impl OwnerRecord {
                     .ok_or("its boot is missing")?,
             },
             since_ms: field(since, "since ").ok_or("its time is not one")?,
+            draining,
             token,
         })
     }

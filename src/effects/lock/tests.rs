@@ -13,8 +13,13 @@ fn record_path(dir: &Path) -> PathBuf {
 }
 
 fn write_record(dir: &Path, process: ProcessIdentity) -> OwnerRecord {
-    let owner =
-        OwnerRecord { kind: OwnerKind::Command, process, since_ms: 17, token: Some(OwnerToken([5; 16])) };
+    let owner = OwnerRecord {
+        kind: OwnerKind::Command,
+        process,
+        since_ms: 17,
+        draining: None,
+        token: Some(OwnerToken([5; 16])),
+    };
     fs::write(record_path(dir), owner.to_text()).unwrap();
     owner
 }
@@ -270,4 +275,23 @@ fn a_visit_minds_the_record_and_leaves_it() {
     assert_eq!(fs::read(record_path(dir.path())).unwrap(), before, "the next owner reclaims it");
     fs::write(record_path(dir.path()), "nonsense").unwrap();
     assert!(matches!(Visit::begin(dir.path(), NAME), Err(LockError::Damaged { .. })));
+}
+
+#[test]
+fn an_owner_on_its_way_out_says_so_and_holds_its_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut lock = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 17).unwrap();
+    let draining = Draining { since_ms: 20, bound_ms: 3_000 };
+    lock.drains(draining).unwrap();
+    lock.check().unwrap();
+    let Holding::Held(Some(owner)) = look(dir.path(), NAME).unwrap() else { panic!("it is held") };
+    assert_eq!((owner.draining.as_deref(), owner.since_ms, &owner), (Some(&draining), 17, lock.owner()));
+    let text = owner.to_text();
+    for cut in 0..text.len() {
+        assert!(OwnerRecord::from_text(&text.as_bytes()[..cut]).is_err(), "{cut}");
+    }
+    drop(lock);
+    assert_eq!(look(dir.path(), NAME).unwrap(), Holding::Free);
+    let next = OwnerLock::acquire(dir.path(), NAME, OwnerKind::Service, 30).unwrap();
+    assert!(next.owner().draining.is_none() && next.reclaimed().is_none());
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use thoughtstream_actors::service::{Service, ServiceHandle};
 use thoughtstream_actors::supervisor::Outcome;
+use thoughtstream_effects::lock::{Draining, OwnerLock};
 use thoughtstream_effects::notify;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::at_start::AtStart;
 use crate::desk::reload_failure;
+use crate::session::now;
 
 /// After the drain was cut short, the rest may take this long before it is left behind.
 const HARD_STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -21,6 +23,7 @@ pub(super) async fn until_the_end(
     stop: CancellationToken,
     at_start: Arc<AtStart>,
     drain: Duration,
+    lock: &mut OwnerLock,
 ) -> Outcome {
     let mut signals = Signals::listen();
     loop {
@@ -33,6 +36,11 @@ pub(super) async fn until_the_end(
                 Told::Reload => drop(tokio::spawn(reload(service.handle().clone(), Arc::clone(&at_start)))),
             },
         }
+    }
+    let bound_ms = u32::try_from((drain + HARD_STOP_PATIENCE).as_millis()).unwrap_or(u32::MAX);
+    if let Err(error) = lock.drains(Draining { since_ms: now().as_millis(), bound_ms }) {
+        // Whoever comes meanwhile is told who holds the log, and not that it is on its way out.
+        tracing::warn!(%error, "the end is not told to others");
     }
     super::tell(notify::stopping());
     tracing::info!(seconds = drain.as_secs(), "stopping: open work may finish");
