@@ -262,21 +262,21 @@ fn hand_56_who_is_in_trouble_among_ten_is_shown_in_one_place_with_what_comes_nex
         [
             ["again-later@1", "retrying", "connect-failed"],
             ["given-up@1", "quarantined", "connect-failed"],
-            ["spent-one@1", "retrying", "budget-exhausted"],
-            ["spent-two@1", "retrying", "budget-exhausted"],
+            ["spent-one@1", "awaiting-budget", "budget-exhausted"],
+            ["spent-two@1", "awaiting-budget", "budget-exhausted"],
         ]
     );
     for one in &told {
         assert!(one["since"].is_string() && one["command"].is_string(), "{one}");
         // Whoever goes on alone says when; who does not names the command alone.
-        assert_eq!(one.get("next").is_some(), one["state"] == "retrying", "{one}");
+        assert_eq!(one.get("next").is_some(), one["state"] != "quarantined", "{one}");
     }
     let text = world.thought(&["status", "--state", "stuck"]).expect(0).stdout;
     for word in ["again-later", "given-up", "spent-one", "spent-two", "budget-exhausted", "quarantined"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     assert!(!text.contains("idle-"), "{text}");
-    for (state, count) in [("idle", 6), ("retrying", 3), ("quarantined", 1), ("running", 0)] {
+    for (state, count) in [("idle", 6), ("retrying", 1), ("awaiting-budget", 2), ("quarantined", 1)] {
         let listed = world.thought(&["consumer", "list", "--json", "--state", state]).expect(0).lines();
         assert_eq!(listed.len(), count, "{state}: {listed:?}");
     }

@@ -124,7 +124,6 @@ fn a_path_that_no_actor_has_is_refused_with_the_nearest_one() {
     let tasks = "thoughtstream/consumers/document-tasks";
     for (path, near) in [
         ("thoughtstream/consumers/document-task", tasks),
-        ("consumers/document-tasks", tasks),
         ("document-tasks", tasks),
         ("thoughtstream/lgo", "thoughtstream/log"),
         ("thoughtstream/recover", "thoughtstream/recovery"),
@@ -136,7 +135,6 @@ fn a_path_that_no_actor_has_is_refused_with_the_nearest_one() {
     }
     for (path, near) in [
         ("consumers/document-task", "`consumers/document-tasks`"),
-        (tasks, "`consumers/document-tasks`"),
         ("logs", "`log`"),
         ("producers/filesystem:note", "`producers/filesystem:notes`"),
     ] {

@@ -215,7 +215,7 @@ fn a_folder_that_another_process_owns_or_may_own_is_said_to_be() {
     assert_eq!((&said["verdict"], &said["code"]), (&json!("waits"), &json!("root-held")), "{said}");
     let shown = dry(&desk, &["accept"]).expect(0).stdout;
     assert!(
-        shown.contains("now       it would wait, root-held: another process owns that folder"),
+        shown.contains("now       it would wait, root-held: another process owns the folder of filesystem:"),
         "{shown}"
     );
     assert_eq!(picture(&root), held);
@@ -372,12 +372,15 @@ fn of_two_services_on_one_folder_one_writes_and_the_other_says_who_is_in_its_way
     let two = second.world.serve(&[]);
     let memory = second.memory();
     let made = second.decide(&memory, &["accept"]).expect(0).stdout;
-    assert!(made.contains("it would wait, root-held: another process owns that folder: end it"), "{made}");
+    assert!(
+        made.contains("it would wait, root-held: another process owns the folder of filesystem:"),
+        "{made}"
+    );
     let held = |answer: &Answer| answer.stdout.contains("root-held");
     second.world.until(&["tree"], held);
     for look in [&["why", memory.as_str()][..], &["inbox", "show", &memory]] {
         let told = second.world.until(look, held).stdout;
-        assert!(told.contains("another process owns that folder: end it"), "{told}");
+        assert!(told.contains("another process owns the folder of filesystem:"), "{told}");
     }
     first.decide(&first.memory(), &["accept"]).expect(0);
     let state = |wanted: &'static str| move |answer: &Answer| answer.json()["state"] == wanted;
