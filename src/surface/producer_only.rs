@@ -2,7 +2,7 @@
 //!
 //! It reads `config.yaml` for that source and nothing else, opens no log, looks for no credential and has no door.
 //! What it finds it hands to the service by that source's door; the looking is the same as in the service
-//! ([`keep_looking`](thoughtstream_actors::producer::keep_looking)). When the service goes, it tries again, ever more
+//! ([`keep_looking`]). When the service goes, it tries again, ever more
 //! slowly, and begins with what the log knows then.
 
 mod link;
