@@ -55,7 +55,7 @@ fn conversation(plan: &Plan) -> Result<Ratio, BenchError> {
     let home = Home::below(scratch.path())?;
     home.thought(&["init"])?;
     let config = format!(
-        "sources: []\nproviders:\n  - {{ name: local, endpoint: {}, models: [smollm2-135m-instruct] }}\n\
+        "sources: []\nproviders:\n  - {{ name: local, endpoint: {}, models: [smollm2-135m-instruct], toolModels: [smollm2-135m-instruct] }}\n\
          telegram:\n  - {{ bot: bot, api: {}, credential: bot, chats: [\"7\"], senders: [\"7\"], directReplies: \
          telegram-conversation }}\n",
         rehearsal.provider_url, rehearsal.telegram_url
