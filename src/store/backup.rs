@@ -249,22 +249,18 @@ fn known_consumers(reader: &Reader) -> Result<Vec<ConsumerId>, RowError> {
 /// [`RowError`] if the log cannot be read.
 pub(crate) fn awaits_materialization(reader: &Reader) -> Result<bool, RowError> {
     let (source, kinds) = (SourceId::decisions(), [ProposalDecision::kind().name]);
-    let mut after = 0;
-    loop {
-        let page = reader.backlog(&kinds, &source, after, PAGE_ROWS_MAX)?;
-        let Some(last) = page.last() else { return Ok(false) };
-        after = last.sequence;
-        for event in &page {
-            let Ok(decision) = event.payload_as::<ProposalDecision>() else { continue };
-            if decision.kind != Decidable::MemoryChange || decision.disposition == Disposition::Reject {
-                continue;
-            }
-            let events = reader.materializations_of(&documents(), &decision.proposal, &event.id)?;
-            if matches!(Stage::of(&events), Stage::Waiting | Stage::Begun(..)) {
-                return Ok(true);
-            }
+    for event in reader.walk(&kinds, &source) {
+        let event = event?;
+        let Ok(decision) = event.payload_as::<ProposalDecision>() else { continue };
+        if decision.kind != Decidable::MemoryChange || decision.disposition == Disposition::Reject {
+            continue;
+        }
+        let events = reader.materializations_of(&documents(), &decision.proposal, &event.id)?;
+        if matches!(Stage::of(&events), Stage::Waiting | Stage::Begun(..)) {
+            return Ok(true);
         }
     }
+    Ok(false)
 }
 
 /// Holds back what was decided about the memory document until a person releases it.

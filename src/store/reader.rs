@@ -368,6 +368,35 @@ impl Reader {
         })
     }
 
+    /// Walks all events of these types in one source, oldest first, with one page of [`Self::backlog`] in memory. It
+    /// ends behind an error.
+    pub fn walk<'a>(
+        &'a self,
+        types: &'a [TypeName],
+        source: &'a SourceId,
+    ) -> impl Iterator<Item = Result<Event, RowError>> + 'a {
+        let (mut page, mut after, mut ended) = (Vec::new().into_iter(), 0, false);
+        std::iter::from_fn(move || {
+            if let Some(event) = page.next() {
+                return Some(Ok(event));
+            }
+            if ended {
+                return None;
+            }
+            match self.backlog(types, source, after, PAGE_ROWS_MAX) {
+                Ok(next) => {
+                    after = next.last()?.sequence;
+                    page = next.into_iter();
+                    page.next().map(Ok)
+                }
+                Err(error) => {
+                    ended = true;
+                    Some(Err(error))
+                }
+            }
+        })
+    }
+
     /// Returns events of these types in one source after a sequence, oldest first. Costs its matches: what
     /// lies between is not read. A short page means only that the byte bound was met, or that damage follows; an empty
     /// one is the end.

@@ -256,9 +256,9 @@ fn arguments(
         let service = service.clone();
         let mut children = Vec::new();
         if !source_doors.is_empty() {
-            children.push(source::keeper::child(source_doors, service.clone(), since));
+            children.push(source::doors(source_doors, service.clone(), since));
         }
-        children.push(keeper::child(doors, our_uid, move |closing| ServiceDesk {
+        children.push(keeper::doors(doors, our_uid, move |closing| ServiceDesk {
             service: service.clone(),
             since,
             places: places.clone(),

@@ -12,7 +12,7 @@ use thoughtstream_domain::payload::delivery::{
 };
 use thoughtstream_domain::payload::telegram::{ChatId, MessageId};
 use thoughtstream_domain::time::Timestamp;
-use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+use thoughtstream_store::Reader;
 
 use super::inbox::{Kind, Waiting};
 use super::{Sink, put, unknown};
@@ -186,46 +186,41 @@ pub(crate) fn ways(id: &DeliveryId) -> Vec<String> {
 pub fn waiting(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     let kinds = [DeliveryUnconfirmed::kind().name, DeliveryFailed::kind().name];
     for (source, _) in sources(reader)? {
-        let mut after = 0;
-        loop {
-            let page = reader.backlog(&kinds, &source, after, PAGE_ROWS_MAX)?;
-            let Some(last) = page.last() else { break };
-            after = last.sequence;
-            for event in &page {
-                let Some((binding, standing)) = dispatch::read(event) else { continue };
-                let (id, chat) = (binding.delivery, &binding.chat);
-                let (kind, why, ways) = match standing {
-                    Standing::Unconfirmed { code } if !is_decided(reader, &binding)? => {
-                        let why = format!("{code}: it may or may not have arrived in chat {chat}");
-                        (Kind::DeliveryUnconfirmed, why, ways(&id))
-                    }
-                    // What a person gave up needs no telling.
-                    Standing::Failed { code }
-                        if event.actor.kind != ActorKind::Person && !is_sent_again(reader, &binding)? =>
-                    {
-                        let why = format!("{code}: it did not arrive in chat {chat}");
-                        let ways = vec![
-                            format!("thought delivery resend {id}"),
-                            format!("thought inbox later {id} --for-good"),
-                        ];
-                        (Kind::DeliveryFailed, why, ways)
-                    }
-                    Standing::Unconfirmed { .. }
-                    | Standing::Failed { .. }
-                    | Standing::Claimed { .. }
-                    | Standing::Waiting { .. }
-                    | Standing::Delivered => continue,
-                };
-                found.push(Waiting {
-                    kind,
-                    id: id.to_string(),
-                    since: Some(event.recorded_at),
-                    why,
-                    command: show(&id),
-                    ways,
-                    hidden_until: None,
-                });
-            }
+        for event in reader.walk(&kinds, &source) {
+            let event = event?;
+            let Some((binding, standing)) = dispatch::read(&event) else { continue };
+            let (id, chat) = (binding.delivery, &binding.chat);
+            let (kind, why, ways) = match standing {
+                Standing::Unconfirmed { code } if !is_decided(reader, &binding)? => {
+                    let why = format!("{code}: it may or may not have arrived in chat {chat}");
+                    (Kind::DeliveryUnconfirmed, why, ways(&id))
+                }
+                // What a person gave up needs no telling.
+                Standing::Failed { code }
+                    if event.actor.kind != ActorKind::Person && !is_sent_again(reader, &binding)? =>
+                {
+                    let why = format!("{code}: it did not arrive in chat {chat}");
+                    let ways = vec![
+                        format!("thought delivery resend {id}"),
+                        format!("thought inbox later {id} --for-good"),
+                    ];
+                    (Kind::DeliveryFailed, why, ways)
+                }
+                Standing::Unconfirmed { .. }
+                | Standing::Failed { .. }
+                | Standing::Claimed { .. }
+                | Standing::Waiting { .. }
+                | Standing::Delivered => continue,
+            };
+            found.push(Waiting {
+                kind,
+                id: id.to_string(),
+                since: Some(event.recorded_at),
+                why,
+                command: show(&id),
+                ways,
+                hidden_until: None,
+            });
         }
     }
     Ok(())

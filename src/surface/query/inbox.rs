@@ -353,34 +353,29 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     let source = SourceId::supervision();
     let types = [Incident::kind().name];
     let mut open: BTreeMap<(String, String), Waiting> = BTreeMap::new();
-    let mut after = 0;
-    loop {
-        let page = reader.backlog(&types, &source, after, PAGE_ROWS_MAX)?;
-        let Some(last) = page.last() else { break };
-        after = last.sequence;
-        for event in &page {
-            let Ok(incident) = event.payload_as::<Incident>() else { continue };
-            let key = (incident.subject.clone(), incident.code.clone());
-            if incident.over {
-                open.remove(&key);
-                continue;
-            }
-            if is_about_root(&incident.code) {
-                // A folder is in one state at a time: the newest word says in which.
-                open.retain(|(subject, code), _| *subject != key.0 || *code == key.1 || !is_about_root(code));
-            }
-            let since = open.get(&key).map_or(Some(event.recorded_at), |known| known.since);
-            let waiting = Waiting {
-                kind: Kind::Incident,
-                id: incident.subject.clone(),
-                since,
-                why: reason(&incident),
-                command: way_out(&incident, &event.id),
-                ways: Vec::new(),
-                hidden_until: None,
-            };
-            open.insert(key, waiting);
+    for event in reader.walk(&types, &source) {
+        let event = event?;
+        let Ok(incident) = event.payload_as::<Incident>() else { continue };
+        let key = (incident.subject.clone(), incident.code.clone());
+        if incident.over {
+            open.remove(&key);
+            continue;
         }
+        if is_about_root(&incident.code) {
+            // A folder is in one state at a time: the newest word says in which.
+            open.retain(|(subject, code), _| *subject != key.0 || *code == key.1 || !is_about_root(code));
+        }
+        let since = open.get(&key).map_or(Some(event.recorded_at), |known| known.since);
+        let waiting = Waiting {
+            kind: Kind::Incident,
+            id: incident.subject.clone(),
+            since,
+            why: reason(&incident),
+            command: way_out(&incident, &event.id),
+            ways: Vec::new(),
+            hidden_until: None,
+        };
+        open.insert(key, waiting);
     }
     found.extend(open.into_values());
     Ok(())

@@ -1,6 +1,8 @@
-//! The doorkeeper: the actor that serves both doors, and closes them first when the service stops.
+//! The doorkeeper: the actor that serves doors, and closes them before anything else stops.
 
-use std::sync::Arc;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use thoughtstream_actors::supervisor::{ChildName, ChildSpec};
@@ -8,16 +10,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Desk, Door, Doors, serve};
 
-/// Is the doorkeeper; all of it is in its arguments.
+/// Is a door that is being served; it ends when its keeper closes, or because it cannot go on.
+pub type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+/// Begins to serve doors, which are told when to close.
+type Open = dyn Fn(&CancellationToken) -> io::Result<Vec<Serving>> + Send + Sync;
+
+/// Is a doorkeeper; all of it is in its arguments.
 #[derive(Debug)]
-pub struct Doorkeeper<D>(std::marker::PhantomData<fn() -> D>);
+pub struct Doorkeeper;
 
 /// Is what a doorkeeper is started with.
-#[derive(Debug)]
-pub struct KeeperArgs<D> {
-    doors: Arc<Doors>,
-    desk: Arc<D>,
-    our_uid: u32,
+pub struct KeeperArgs {
+    open: Arc<Open>,
     closing: CancellationToken,
 }
 
@@ -25,23 +30,21 @@ pub struct KeeperArgs<D> {
 #[derive(Debug)]
 pub struct DoorEnded;
 
-impl<D: Desk> Actor for Doorkeeper<D> {
+impl Actor for Doorkeeper {
     type Msg = DoorEnded;
     type State = CancellationToken;
-    type Arguments = KeeperArgs<D>;
+    type Arguments = KeeperArgs;
 
     async fn pre_start(
         &self,
         myself: ActorRef<DoorEnded>,
-        args: KeeperArgs<D>,
+        args: KeeperArgs,
     ) -> Result<CancellationToken, ActorProcessingErr> {
-        let KeeperArgs { doors, desk, our_uid, closing } = args;
-        let (ask, operator) = doors.listeners()?;
-        for (door, listener) in [(Door::Ask, ask), (Door::Operator, operator)] {
-            let (desk, closing, myself) = (Arc::clone(&desk), closing.clone(), myself.clone());
+        let KeeperArgs { open, closing } = args;
+        for serving in open(&closing)? {
+            let (closing, myself) = (closing.clone(), myself.clone());
             tokio::spawn(async move {
-                let served = serve(door, listener, desk, our_uid, closing.clone()).await;
-                if served.is_err() && !closing.is_cancelled() {
+                if serving.await.is_err() && !closing.is_cancelled() {
                     myself.cast(DoorEnded).ok();
                 }
             });
@@ -69,20 +72,35 @@ impl<D: Desk> Actor for Doorkeeper<D> {
     }
 }
 
-/// Declares the doorkeeper as a child; `desk` makes what answers, told when to end what would never end.
-pub fn child<D: Desk>(
+/// Declares a keeper as a child; each of its incarnations begins to serve by `open`.
+pub fn child(
+    name: &'static str,
+    open: impl Fn(&CancellationToken) -> io::Result<Vec<Serving>> + Send + Sync + 'static,
+) -> ChildSpec {
+    let open: Arc<Open> = Arc::new(open);
+    // An incarnation that was killed could not close its own: the next one does it.
+    let last = Mutex::new(CancellationToken::new());
+    ChildSpec::actor(ChildName::fixed(name), "doorkeeper", move |_| {
+        let closing = CancellationToken::new();
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *last, closing.clone()).cancel();
+        (Doorkeeper, KeeperArgs { open: Arc::clone(&open), closing })
+    })
+}
+
+/// Declares the keeper of the two doors for people and their programs; `desk` makes what answers, told when to end
+/// what would never end.
+pub fn doors<D: Desk>(
     doors: Arc<Doors>,
     our_uid: u32,
     desk: impl Fn(CancellationToken) -> D + Send + Sync + 'static,
 ) -> ChildSpec {
-    // An incarnation that was killed could not close its own: the next one does it.
-    let last = std::sync::Mutex::new(CancellationToken::new());
-    ChildSpec::actor(ChildName::fixed("doors"), "doorkeeper", move |_| {
-        let closing = CancellationToken::new();
-        let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        std::mem::replace(&mut *last, closing.clone()).cancel();
+    child("doors", move |closing| {
+        let (ask, operator) = doors.listeners()?;
         let desk = Arc::new(desk(closing.clone()));
-        let args = KeeperArgs { doors: Arc::clone(&doors), desk, our_uid, closing };
-        (Doorkeeper(std::marker::PhantomData), args)
+        let serving = [(Door::Ask, ask), (Door::Operator, operator)].map(|(door, listener)| -> Serving {
+            Box::pin(serve(door, listener, Arc::clone(&desk), our_uid, closing.clone()))
+        });
+        Ok(serving.into())
     })
 }

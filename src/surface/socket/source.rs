@@ -6,11 +6,14 @@
 //! source, for an event of a form of its own, or for a decision.
 
 mod door;
-pub mod keeper;
 mod session;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_actors::producer::intake::Standing;
+use thoughtstream_actors::service::ServiceHandle;
+use thoughtstream_actors::supervisor::ChildSpec;
 use thoughtstream_channels::filesystem::admit::{Offer, Unfit};
 use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_domain::commit::{Document, FileStat};
@@ -21,6 +24,7 @@ use thoughtstream_domain::time::Timestamp;
 
 pub use door::{SOCKET, SourceDoors, SourceDoorsError, User, user};
 
+use super::keeper::{self, Serving};
 use crate::config::Folder;
 use crate::failure::Failure;
 
@@ -35,6 +39,24 @@ pub const SAID_BYTES_MAX: usize = 4 << 20;
 
 /// A producer says something this often, if only that it is there.
 pub const ALIVE_EVERY_SECONDS: u64 = 15;
+
+/// Declares the keeper of the sources' doors as a child; `since` is when the service began.
+pub fn doors(doors: Arc<SourceDoors>, service: ServiceHandle, since: Timestamp) -> ChildSpec {
+    keeper::child("source-doors", move |closing| {
+        let serving = doors.doors.iter().map(|door| {
+            let entrance = session::Entrance {
+                expected: door.expected.clone(),
+                uid: door.uid,
+                service: service.clone(),
+                since,
+                closing: closing.clone(),
+            };
+            let serving: Serving = Box::pin(session::serve(door.listener()?, Arc::new(entrance)));
+            Ok(serving)
+        });
+        serving.collect()
+    })
+}
 
 /// Is a producer's first frame: what it was told to do, which must be what the service was told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use thoughtstream_domain::payload::inbox::{self, InboxPostponed};
 use thoughtstream_domain::payload::repair::RepairProposed;
 use thoughtstream_domain::privacy::Privacy;
 use thoughtstream_domain::time::Timestamp;
-use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+use thoughtstream_store::Reader;
 
 use super::super::{Look, unknown};
 use super::{Kind, Waiting};
@@ -23,15 +23,9 @@ use crate::operate::{Decision, Done, Operation};
 pub(super) fn hide(look: &Look<'_>, found: &mut [Waiting]) -> Result<(), Failure> {
     type Named = (String, String, Option<Timestamp>);
     let mut until: BTreeMap<Named, Timestamp> = BTreeMap::new();
-    let (kinds, mut after) = ([InboxPostponed::kind().name], 0);
-    loop {
-        let page = look.reader.backlog(&kinds, &inbox::source(), after, PAGE_ROWS_MAX)?;
-        let Some(last) = page.last() else { break };
-        after = last.sequence;
-        for event in &page {
-            let Ok(postponed) = event.payload_as::<InboxPostponed>() else { continue };
-            until.insert((postponed.what, postponed.id, postponed.since), postponed.until);
-        }
+    for event in look.reader.walk(&[InboxPostponed::kind().name], &inbox::source()) {
+        let Ok(postponed) = event?.payload_as::<InboxPostponed>() else { continue };
+        until.insert((postponed.what, postponed.id, postponed.since), postponed.until);
     }
     for waiting in found {
         let named = (waiting.kind.as_str().to_owned(), waiting.id.clone(), waiting.since);
@@ -84,30 +78,25 @@ pub fn postpone(
 pub(super) fn repairs(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     let kinds: [TypeName; 1] = [RepairProposed::kind().name];
     for head in reader.sources_where(|source| source.kind() == "agent")? {
-        let mut after = 0;
-        loop {
-            let page = reader.backlog(&kinds, &head.source, after, PAGE_ROWS_MAX)?;
-            let Some(last) = page.last() else { break };
-            after = last.sequence;
-            for event in &page {
-                let Ok(proposed) = event.payload_as::<RepairProposed>() else { continue };
-                if !active(&reader.judgments_of(event)?).is_empty() {
-                    continue;
-                }
-                let run = proposed.stamp.run;
-                found.push(Waiting {
-                    kind: Kind::RepairProposal,
-                    id: run.to_string(),
-                    since: Some(event.recorded_at),
-                    why: format!(
-                        "{} proposes what {} should have said",
-                        proposed.stamp.consumer, proposed.failed
-                    ),
-                    command: format!("thought run show {run}"),
-                    ways: ["accept", "reject"].map(|way| format!("thought judge {run} --{way}")).into(),
-                    hidden_until: None,
-                });
+        for event in reader.walk(&kinds, &head.source) {
+            let event = event?;
+            let Ok(proposed) = event.payload_as::<RepairProposed>() else { continue };
+            if !active(&reader.judgments_of(&event)?).is_empty() {
+                continue;
             }
+            let run = proposed.stamp.run;
+            found.push(Waiting {
+                kind: Kind::RepairProposal,
+                id: run.to_string(),
+                since: Some(event.recorded_at),
+                why: format!(
+                    "{} proposes what {} should have said",
+                    proposed.stamp.consumer, proposed.failed
+                ),
+                command: format!("thought run show {run}"),
+                ways: ["accept", "reject"].map(|way| format!("thought judge {run} --{way}")).into(),
+                hidden_until: None,
+            });
         }
     }
     Ok(())

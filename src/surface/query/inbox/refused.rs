@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 
 use thoughtstream_actors::runner::RunFailure;
-use thoughtstream_domain::event::Event;
-use thoughtstream_domain::id::{ConsumerId, RunId, SourceId, TypeName};
+use thoughtstream_domain::id::{ConsumerId, RunId, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::escalation::Escalation;
 use thoughtstream_domain::payload::repair::{RepairProposed, RepairRequested};
 use thoughtstream_domain::payload::run::{Next, RunFailed};
-use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+use thoughtstream_store::Reader;
 
 use super::super::consumers::enabled;
 use super::super::runs::find_execution;
@@ -26,14 +25,15 @@ pub(super) fn refused(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), F
     let mut repaired: Option<BTreeSet<RunId>> = None;
     for id in ids {
         let (mut refused, mut latest) = (0_u64, None);
-        each(reader, &SourceId::agent(id), &RunFailed::kind().name, &mut |event| {
+        for event in reader.walk(&[RunFailed::kind().name], &SourceId::agent(id)) {
+            let event = event?;
             let Ok(RunFailed { stamp, code, next: Next::Advance, .. }) = event.payload_as() else {
-                return Ok(());
+                continue;
             };
             let execution = find_execution(reader, &stamp.run.to_string())?;
             let is_final = execution.state == ExecutionState::Closed { how: Closure::Failed };
             if !is_final || code == RunFailure::of_erased().code || is_repair(reader, &execution)? {
-                return Ok(());
+                continue;
             }
             if repaired.is_none() {
                 repaired = Some(repairs(reader)?);
@@ -42,8 +42,7 @@ pub(super) fn refused(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), F
                 refused += 1;
                 latest = Some((stamp, code, event.recorded_at));
             }
-            Ok(())
-        })?;
+        }
         let Some((stamp, code, since)) = latest else { continue };
         let said = count(refused, "output");
         let was = if refused == 1 { "was" } else { "were" };
@@ -77,10 +76,9 @@ fn is_repair(reader: &Reader, execution: &Execution) -> Result<bool, Failure> {
 fn repairs(reader: &Reader) -> Result<BTreeSet<RunId>, Failure> {
     let mut repaired = BTreeSet::new();
     for head in reader.sources_where(|source| source.kind() == "agent")? {
-        each(reader, &head.source, &RepairProposed::kind().name, &mut |event| {
-            repaired.extend(event.payload_as::<RepairProposed>().map(|proposed| proposed.failed));
-            Ok(())
-        })?;
+        for event in reader.walk(&[RepairProposed::kind().name], &head.source) {
+            repaired.extend(event?.payload_as::<RepairProposed>().map(|proposed| proposed.failed));
+        }
     }
     Ok(repaired)
 }
@@ -89,10 +87,11 @@ fn repairs(reader: &Reader) -> Result<BTreeSet<RunId>, Failure> {
 pub(super) fn unheard(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     let enabled = enabled(reader)?.unwrap_or_default();
     for head in reader.sources_where(|source| source.kind() == "agent")? {
-        each(reader, &head.source, &Escalation::kind().name, &mut |event| {
-            let Ok(Escalation { to, .. }) = event.payload_as() else { return Ok(()) };
+        for event in reader.walk(&[Escalation::kind().name], &head.source) {
+            let event = event?;
+            let Ok(Escalation { to, .. }) = event.payload_as() else { continue };
             if enabled.iter().any(|key| key.id == to) {
-                return Ok(());
+                continue;
             }
             found.push(Waiting {
                 kind: Kind::EscalationUnheard,
@@ -103,24 +102,7 @@ pub(super) fn unheard(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), F
                 ways: vec![format!("thought inbox later {} --for-good", event.id)],
                 hidden_until: None,
             });
-            Ok(())
-        })?;
+        }
     }
     Ok(())
-}
-
-/// Hands every event of one type in one source to `take`, oldest first.
-fn each(
-    reader: &Reader,
-    source: &SourceId,
-    kind: &TypeName,
-    take: &mut dyn FnMut(&Event) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut after = 0;
-    loop {
-        let page = reader.backlog(std::slice::from_ref(kind), source, after, PAGE_ROWS_MAX)?;
-        let Some(last) = page.last() else { return Ok(()) };
-        after = last.sequence;
-        page.iter().try_for_each(&mut *take)?;
-    }
 }

@@ -9,7 +9,7 @@ use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::run::{Next, RunAbandoned, RunFailed, RunStatusUnknown};
 use thoughtstream_domain::transform::{Change, Trigger};
-use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
+use thoughtstream_store::Reader;
 
 use super::super::consumers::enabled;
 use super::super::runs::find_execution;
@@ -23,17 +23,12 @@ pub(super) fn unprocessed(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(
     let ids: BTreeSet<&ConsumerId> = enabled.iter().map(|key| &key.id).collect();
     let kinds = [RunFailed::kind().name, RunStatusUnknown::kind().name, RunAbandoned::kind().name];
     for id in ids {
-        let (source, mut after) = (SourceId::agent(id), 0);
-        loop {
-            let page = reader.backlog(&kinds, &source, after, PAGE_ROWS_MAX)?;
-            let Some(last) = page.last() else { break };
-            after = last.sequence;
-            for event in &page {
-                let Some((run, code)) = passed(event) else { continue };
-                let execution = find_execution(reader, &run)?;
-                if is_passed(&execution) && !is_over(reader, &execution, &enabled)? {
-                    found.push(waiting(&execution, &code));
-                }
+        let source = SourceId::agent(id);
+        for event in reader.walk(&kinds, &source) {
+            let Some((run, code)) = passed(&event?) else { continue };
+            let execution = find_execution(reader, &run)?;
+            if is_passed(&execution) && !is_over(reader, &execution, &enabled)? {
+                found.push(waiting(&execution, &code));
             }
         }
     }
