@@ -91,8 +91,7 @@ fn trapped(points: &[&str]) {
 #[test]
 fn a_trap_in_the_broker_ends_it_and_leaves_one_output_of_each_note() {
     let points = ["before", "inside", "after"].map(|point| format!("broker.ask.{point}"));
-    let stage = sprung("brokers/local", points.into());
-    assert!(stage.requests() >= stage.events()["stream.thought.derived.message.observation"]);
+    sprung("brokers/local", points.into());
 }
 
 /// Springs a trap of each kind at each of these points of an actor, one for each note, and holds what came of it
@@ -120,7 +119,8 @@ fn sprung(actor: &str, points: Vec<String>) -> Stage {
             });
         }
     }
-    assert!(stage.requests() <= stage.events()["stream.thought.run.started"]);
+    // Each output has a request of its own, and no attempt has two.
+    assert!(stage.requests() >= notes && stage.requests() <= stage.events()["stream.thought.run.started"]);
     stage.is_charged_for_every_request();
     assert_eq!(service.stop(), 0);
     stage.verify();
