@@ -175,8 +175,11 @@ fn damage_in_the_middle_of_the_log_is_told_in_words_of_ours() {
     }
 }
 
-/// Changes the last bytes of the payload of an event in the log of a service that is down.
-fn forge(world: &World, position: u64, bytes: &[u8]) {
+/// Where the class of privacy stands in the record of a first event: behind version, flags, id, source and sequence.
+const PRIVACY: usize = 36;
+
+/// Changes the record of an event in the log of a service that is down.
+fn forge(world: &World, position: u64, change: impl FnOnce(&mut [u8])) {
     const EVENTS: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("events");
     let database = redb::Database::open(world.data.join("log.redb")).unwrap();
     let write = database.begin_write().unwrap();
@@ -184,8 +187,7 @@ fn forge(world: &World, position: u64, bytes: &[u8]) {
         let mut events = write.open_table(EVENTS).unwrap();
         let key = position.to_be_bytes();
         let mut record = events.get(&key[..]).unwrap().unwrap().value().to_vec();
-        let from = record.len() - bytes.len();
-        record[from..].copy_from_slice(bytes);
+        change(&mut record);
         events.insert(&key[..], &record[..]).unwrap();
     }
     write.commit().unwrap();
@@ -201,8 +203,23 @@ fn an_event_that_is_not_what_was_recorded_is_shown_as_damaged_and_acted_on_by_no
     assert_eq!(running.stop(), 0);
     world.thought(&["compact"]).expect(0);
     let (id, position) = (event["id"].as_str().unwrap(), event["position"].as_u64().unwrap());
-    for bytes in [&b" }"[..], b"\xff\xff"] {
-        forge(&world, position, bytes);
+    let ends_in = |record: &mut [u8], bytes: &[u8]| {
+        let from = record.len() - bytes.len();
+        record[from..].copy_from_slice(bytes);
+    };
+    let sound = world.thought(&["event", "show", id, "--json"]).expect(0).json();
+    let header = |record: &mut [u8]| record[PRIVACY] ^= 0x10;
+    for kind in ["chain", "payload", "unread"] {
+        forge(&world, position, |record| match kind {
+            "chain" => header(record),
+            "payload" => {
+                header(record);
+                ends_in(record, b" }");
+            }
+            _ => ends_in(record, b"\xff\xff"),
+        });
+        let one = world.thought(&["event", "show", id, "--json"]).expect(0).json();
+        assert_eq!(one["privacy"] != sound["privacy"], kind == "chain", "{one}");
         let listed = world.thought(&added).expect(0).lines().remove(0);
         assert_eq!((&listed["damaged"], &listed["payload"]), (&true.into(), &Value::Null), "{listed}");
         assert!(listed.get("redacted").is_none(), "{listed}");
@@ -210,7 +227,7 @@ fn an_event_that_is_not_what_was_recorded_is_shown_as_damaged_and_acted_on_by_no
         assert!(world.thought(&["event", "show", id]).expect(0).stdout.contains("damaged"));
         assert_eq!(world.thought(&["why", id, "--json"]).expect(0).json()["state"], "damaged");
         let found = world.thought(&["verify", "--json"]).expect(1).json();
-        assert_eq!(found["findings"][0]["kind"], "payload", "{found}");
+        assert_eq!(found["findings"][0]["kind"], if kind == "chain" { kind } else { "payload" }, "{found}");
     }
     // Who needs it stands still, says over which row, and has not passed it.
     let running = world.serve(&[]);

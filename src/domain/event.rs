@@ -282,15 +282,16 @@ impl Candidate {
     }
 }
 
-/// Is a payload as stored: still there, erased by a recorded redaction, or another than was recorded.
+/// Is a payload as stored: still there, erased by a recorded redaction, or of an event that is not what was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
     /// Canonical JSON.
     Present(Content<Box<[u8]>>),
     /// Erased; its hash remains and the chain still verifies.
     Redacted,
-    /// What is stored does not have the hash that was recorded, so none of it is given to anybody. Only a look that
-    /// shows events meets it: whoever acts on them is told that the log is damaged there.
+    /// What is stored of the event is not what was recorded, so nothing of the payload is given to anybody, and the
+    /// header is worth no more. Only a look that shows events meets it: whoever acts on them is told that the log is
+    /// damaged there.
     Damaged,
 }
 
@@ -461,7 +462,7 @@ pub enum PayloadError {
     /// The payload was erased.
     #[error("the payload was redacted")]
     Redacted,
-    /// The payload does not fit its type, or is not the one that was recorded.
+    /// The payload does not fit its type, or is of an event that is not what was recorded.
     #[error("the payload does not fit its type")]
     Damaged,
 }

@@ -223,7 +223,7 @@ pub(crate) fn rebuild(tx: &WriteTransaction, names: &Names) -> Result<(), RowErr
         let stored = stored.map_err(|_| RowError::damaged(Table::Events, position))?;
         put_event(&mut to, &Indexed::of(&stored))?;
         heads.follow(&Indexed::of(&stored));
-        if stored.is_as_recorded() {
+        if stored.has_recorded_payload() {
             follow_removal(&mut to, &stored)?;
         }
     }

@@ -6,6 +6,7 @@
 mod accounts;
 mod awaited;
 mod conversation;
+pub(crate) mod damage;
 mod documents;
 mod judgments;
 mod materializations;
@@ -15,6 +16,8 @@ mod runs;
 
 pub use accounts::AccountState;
 pub use conversation::Chat;
+pub(crate) use damage::Place;
+use damage::{Damage, Links};
 pub use packet::{ObservedError, RequestFault, SnapshotError};
 pub use runs::Claim;
 
@@ -27,10 +30,10 @@ use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeName, Type
 
 use crate::codec::be64;
 use crate::names::NameKind;
-use crate::record::{self, Facts, Stored};
+use crate::record::{self, Facts};
 use crate::rows::{At, Pair, RowError};
 use crate::store::{COPIED, Shared};
-use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id};
+use crate::tables::{Table, bucket, idempotency_key, key, short_id};
 use crate::writer::Head;
 
 /// The most rows of one page, whatever the caller asks for: it bounds memory and how long pages stay pinned.
@@ -64,15 +67,6 @@ pub struct Heads {
     pub sources: Vec<SourceHead>,
 }
 
-/// Says what becomes of an event whose payload is not the one that was recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Damage {
-    /// It is an error with its place: nobody acts on it, or passes it.
-    Refused,
-    /// The event is answered without its payload, and says that it is damaged.
-    Shown,
-}
-
 /// Reads the log; see the module's page.
 #[derive(Clone, Debug)]
 pub struct Reader {
@@ -85,6 +79,7 @@ pub(crate) struct View<'a> {
     tx: ReadTransaction,
     shared: &'a Shared,
     damage: Damage,
+    links: Links,
 }
 
 impl View<'_> {
@@ -118,27 +113,6 @@ impl View<'_> {
         copied.collect::<Result<_, _>>().map_err(RowError::storage)
     }
 
-    /// Returns the event at a position, its payload held against the hash that was recorded.
-    pub(crate) fn stored(&self, events: &ReadTable, position: u64) -> Result<Option<Stored>, RowError> {
-        let Some(mut stored) = self.as_stored(events, position)? else { return Ok(None) };
-        match self.damage {
-            Damage::Refused => stored.held().map(Some),
-            Damage::Shown => {
-                if !stored.is_as_recorded() {
-                    stored.event.payload = Payload::Damaged;
-                }
-                Ok(Some(stored))
-            }
-        }
-    }
-
-    /// Returns the event at a position as it stands there, whatever its payload is worth: for `verify`.
-    pub(crate) fn as_stored(&self, events: &ReadTable, position: u64) -> Result<Option<Stored>, RowError> {
-        let found = events.get(&position_key(position)[..]).map_err(RowError::storage)?;
-        let read = found.map(|value| record::read(position, value.value(), &self.shared.names));
-        read.transpose().at(Table::Events, position)
-    }
-
     /// Returns the last position; 0 for an empty log.
     pub(crate) fn last_position(&self) -> Result<u64, RowError> {
         let events = self.table(Table::Events)?;
@@ -159,18 +133,23 @@ impl View<'_> {
         Ok(None)
     }
 
+    /// Returns the event that an index leads to.
+    fn led_to(&self, place: Place) -> Result<Event, RowError> {
+        self.event_at(&self.table(Table::Events)?, place)
+    }
+
     /// Returns the events at these positions, all of them or an error.
     fn events_at(&self, positions: impl IntoIterator<Item = u64>) -> Result<Vec<Event>, RowError> {
         let mut found = Vec::new();
-        self.gather(positions, &mut found)?;
+        self.gather(positions.into_iter().map(Place::at), &mut found)?;
         Ok(found)
     }
 
-    /// Returns the events at these positions as a page. What stands before damage is answered first: who reads on
+    /// Returns the events at these places as a page. What stands before damage is answered first: who reads on
     /// from there meets the damage, and has done everything before it.
-    fn page_at(&self, positions: impl IntoIterator<Item = u64>) -> Result<Vec<Event>, RowError> {
+    fn page_at(&self, places: impl IntoIterator<Item = Place>) -> Result<Vec<Event>, RowError> {
         let mut found = Vec::new();
-        match self.gather(positions, &mut found) {
+        match self.gather(places, &mut found) {
             Err(RowError::Damaged { .. }) if !found.is_empty() => Ok(found),
             gathered => gathered.map(|()| found),
         }
@@ -179,16 +158,15 @@ impl View<'_> {
     /// Reads events up to the byte bound; one that is missing is damage.
     fn gather(
         &self,
-        positions: impl IntoIterator<Item = u64>,
+        places: impl IntoIterator<Item = Place>,
         found: &mut Vec<Event>,
     ) -> Result<(), RowError> {
         let events = self.table(Table::Events)?;
         let mut bytes = 0;
-        for position in positions {
-            let stored = self.stored(&events, position)?;
-            let stored = stored.ok_or_else(|| RowError::damaged(Table::Events, position))?;
-            bytes += payload_bytes(&stored.event);
-            found.push(stored.event);
+        for place in places {
+            let event = self.event_at(&events, place)?;
+            bytes += payload_bytes(&event);
+            found.push(event);
             if bytes > PAGE_BYTES_MAX {
                 break;
             }
@@ -214,8 +192,9 @@ impl Reader {
         Self { shared, damage: Damage::Refused }
     }
 
-    /// Returns a reader for a look that shows events and acts on none of them: one whose payload is not the one that
-    /// was recorded is answered as [`Payload::Damaged`], where any other reader answers [`RowError::Damaged`].
+    /// Returns a reader for a look that shows events and acts on none of them: one of which not everything is what was
+    /// recorded is answered with [`Payload::Damaged`] and the header as it stands there, where any other reader answers
+    /// [`RowError::Damaged`].
     #[must_use]
     pub fn showing_damage(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), damage: Damage::Shown }
@@ -230,7 +209,7 @@ impl Reader {
     pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> Result<T, RowError>) -> Result<T, RowError> {
         let database = self.shared.database()?;
         let tx = database.begin_read().map_err(RowError::storage)?;
-        look(&View { tx, shared: &self.shared, damage: self.damage })
+        look(&View { tx, shared: &self.shared, damage: self.damage, links: Links::default() })
     }
 
     /// Returns the mark that the store was made with; it identifies the store, and never changes.
@@ -276,8 +255,10 @@ impl Reader {
     pub fn event(&self, id: &EventId) -> Result<Option<Event>, RowError> {
         self.view(|view| {
             let Some(position) = view.position_of(id)? else { return Ok(None) };
-            let stored = view.stored(&view.table(Table::Events)?, position)?;
-            Ok(stored.map(|stored| stored.event).filter(|event| event.id == *id))
+            let event = view.led_to(Place::at(position))?;
+            // One that is shown as damaged may have lost its id; the index has it.
+            let is_it = |event: &Event| event.id == *id || event.payload == Payload::Damaged;
+            Ok(Some(event).filter(is_it))
         })
     }
 
@@ -299,8 +280,8 @@ impl Reader {
             let at = idempotency_key(source_number, kind_number, key.as_str());
             let Some(found) = view.get(Table::Keys, &at)? else { return Ok(None) };
             let position = be64(&found).at(Table::Keys, source)?;
-            let stored = view.stored(&view.table(Table::Events)?, position)?;
-            Ok(stored.map(|stored| stored.event).filter(|event| event.source == *source && event.key == *key))
+            let is_it = |event: &Event| event.source == *source && event.key == *key;
+            Ok(Some(view.led_to(Place::at(position))?).filter(is_it))
         })
     }
 
@@ -325,7 +306,7 @@ impl Reader {
                 return Ok(None);
             };
             let position = be64(&position).at(Table::Sequences, format_args!("{source} {sequence}"))?;
-            Ok(view.stored(&view.table(Table::Events)?, position)?.map(|stored| stored.event))
+            view.led_to(Place { position, named: Some((number, sequence)) }).map(Some)
         })
     }
 
@@ -337,7 +318,7 @@ impl Reader {
         self.view(|view| {
             let last = view.last_position()?;
             let from = position.saturating_add(1);
-            view.page_at((from..=last).take(limit.min(PAGE_ROWS_MAX)))
+            view.page_at((from..=last).take(limit.min(PAGE_ROWS_MAX)).map(Place::at))
         })
     }
 
@@ -348,7 +329,8 @@ impl Reader {
     pub fn page_before(&self, position: Option<u64>, limit: usize) -> Result<Vec<Event>, RowError> {
         self.view(|view| {
             let end = position.map_or(view.last_position()?, |before| before.saturating_sub(1));
-            view.page_at((1..=end.min(view.last_position()?)).rev().take(limit.min(PAGE_ROWS_MAX)))
+            let positions = (1..=end.min(view.last_position()?)).rev().take(limit.min(PAGE_ROWS_MAX));
+            view.page_at(positions.map(Place::at))
         })
     }
 
@@ -363,8 +345,13 @@ impl Reader {
         self.view(|view| {
             let (from, to) = (key!(number, after.saturating_add(1)), key!(number + 1));
             let rows = view.range(Table::Sequences, &from, &to, limit.min(PAGE_ROWS_MAX))?;
-            let positions = rows.iter().map(|(_, position)| be64(position)).collect::<Result<Vec<_>, _>>();
-            view.page_at(positions.at(Table::Sequences, source)?)
+            let places = rows.iter().map(|(key, position)| {
+                Ok(Place {
+                    position: be64(position)?,
+                    named: Some((number, be64(key.get(4..).unwrap_or_default())?)),
+                })
+            });
+            view.page_at(places.collect::<Result<Vec<_>, _>>().at(Table::Sequences, source)?)
         })
     }
 
@@ -425,7 +412,8 @@ impl Reader {
             }
             found.sort_unstable();
             found.dedup();
-            view.page_at(found.into_iter().take(limit).map(|(_, position)| position))
+            let place = |(sequence, position)| Place { position, named: Some((number, sequence)) };
+            view.page_at(found.into_iter().take(limit).map(place))
         })
     }
 
@@ -530,8 +518,17 @@ impl Reader {
     /// [`RowError`] if the log cannot be read.
     pub fn parents(&self, position: u64) -> Result<Vec<Event>, RowError> {
         self.view(|view| {
-            let stored = view.stored(&view.table(Table::Events)?, position)?;
-            view.events_at(stored.map(|stored| stored.parents).unwrap_or_default())
+            let Some(stored) = view.stored(&view.table(Table::Events)?, position)? else {
+                return Ok(Vec::new());
+            };
+            let parents = view.events_at(stored.parents)?;
+            // The chain covers which events they are, and not where they stand.
+            if view.damage == Damage::Shown
+                || parents.iter().map(|parent| &parent.id).eq(&stored.event.parents)
+            {
+                return Ok(parents);
+            }
+            Err(RowError::damaged(Table::Events, position))
         })
     }
 }

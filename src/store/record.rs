@@ -12,8 +12,6 @@ use thoughtstream_domain::time::Timestamp;
 
 use crate::codec::{Cursor, Malformed, put_bytes, put_number, put_signed};
 use crate::names::Names;
-use crate::rows::RowError;
-use crate::tables::Table;
 
 /// The version of the form written now.
 const VERSION: u8 = 1;
@@ -201,26 +199,42 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// Says whether the payload has the hash that was recorded with the event; what was erased has none to compare.
-    pub(crate) fn is_as_recorded(&self) -> bool {
+    pub(crate) fn has_recorded_payload(&self) -> bool {
         match &self.event.payload {
             Payload::Present(content) => Sha256Hash::of(content.reveal()) == self.event.payload_sha256,
             Payload::Redacted => true,
             Payload::Damaged => false,
         }
     }
-
-    /// Holds the payload against its hash: for whoever acts on what the event says.
-    pub(crate) fn held(self) -> Result<Self, RowError> {
-        if self.is_as_recorded() {
-            return Ok(self);
-        }
-        let Event { position, source, sequence, .. } = &self.event;
-        Err(RowError::damaged(Table::Events, format_args!("{position} ({source} {sequence})")))
-    }
 }
 
-/// Reads a whole record, and leaves it to the caller whether the payload is the one that was recorded: whoever acts
-/// on it or shows it goes through [`Stored::held`].
+/// Reads which event of which source a record is, and its link, without building anything.
+pub(crate) fn read_link(record: &[u8]) -> Result<(u32, u64, ChainHash), Malformed> {
+    let mut cursor = Cursor::new(record);
+    let Start { flags, facts, .. } = read_start(&mut cursor)?;
+    // Type, version, actor, key.
+    cursor.number32()?;
+    cursor.number32()?;
+    cursor.bytes()?;
+    cursor.bytes()?;
+    if flags & HAS_OCCURRED != 0 {
+        cursor.signed()?;
+    }
+    for _ in 0..cursor.number()? {
+        cursor.array::<32>()?;
+        cursor.number()?;
+    }
+    for bit in [HAS_ADDRESS, HAS_EXTERNAL, HAS_CORRELATION] {
+        if flags & bit != 0 {
+            cursor.bytes()?;
+        }
+    }
+    cursor.array::<32>()?;
+    Ok((facts.source, facts.sequence, ChainHash::from_bytes(cursor.array()?)))
+}
+
+/// Reads a whole record, and leaves it to the caller whether it is what was recorded: whoever acts on it or shows it
+/// goes through [`View::held`](crate::reader::View::held).
 pub(crate) fn read(position: u64, record: &[u8], names: &Names) -> Result<Stored, Malformed> {
     let mut cursor = Cursor::new(record);
     let Start { flags, actor, facts } = read_start(&mut cursor)?;
@@ -361,6 +375,8 @@ mod tests {
             assert_eq!(stored.event.id, candidate.id());
             assert_eq!(stored.event.digest(), *candidate.digest());
             assert_eq!((stored.event.sequence, stored.event.position), (129, 9));
+            let link = (stored.source, stored.event.sequence, stored.event.chain);
+            assert_eq!(read_link(&bytes).unwrap(), link);
             assert_eq!(write_stored(&stored), bytes);
         }
     }
@@ -379,6 +395,7 @@ mod tests {
         let header = bytes.len() - candidate(true).payload().reveal().len();
         for length in 0..header {
             assert!(read(9, &bytes[..length], &names()).is_err(), "{length}");
+            assert!(read_link(&bytes[..length]).is_err(), "{length}");
         }
     }
 

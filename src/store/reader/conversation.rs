@@ -24,7 +24,7 @@ use thoughtstream_domain::payload::run::RunCompleted;
 use thoughtstream_domain::payload::telegram::{TelegramMessage, correlation};
 use thoughtstream_domain::privacy::Privacy;
 
-use super::{ReadTable, Reader, SnapshotError, View};
+use super::{Place, ReadTable, Reader, SnapshotError, View};
 use crate::codec::be64;
 use crate::correlated::{self, Count};
 use crate::names::NameKind;
@@ -215,7 +215,8 @@ impl Tables<'_> {
             let (_, kind) = record::read_numbers(record.value()).at(Table::Events, position)?;
             if kinds.contains(&Some(kind)) {
                 let stored = record::read(position, record.value(), &self.view.shared().names);
-                found.push(stored.at(Table::Events, position)?.held()?.event);
+                let stored = stored.at(Table::Events, position)?;
+                found.push(self.view.held(self.events, stored, Place::at(position))?.event);
             }
         }
         Ok(found)

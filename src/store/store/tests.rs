@@ -5,6 +5,7 @@ mod compaction;
 mod conversation;
 mod copies;
 mod crash;
+mod damage;
 mod definitions;
 mod events;
 mod judgments;

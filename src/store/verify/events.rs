@@ -199,7 +199,7 @@ impl Walk {
         if derived != event.id {
             findings.add(FindingKind::Id, &place, format_args!("{} should be {derived}", event.id));
         }
-        if !stored.is_as_recorded() {
+        if !stored.has_recorded_payload() {
             findings.add(FindingKind::Payload, &place, "the payload is not the one that was recorded");
         } else if event.payload == Payload::Redacted {
             self.redacted.insert(event.id);

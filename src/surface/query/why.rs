@@ -300,8 +300,9 @@ fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
 /// Says that what is stored of an event is not what was recorded, and how that ends.
 fn of_damaged(event: &Event) -> Why {
     let fact = format!(
-        "it is recorded as number {} of {}, and its payload is not the one that was recorded: nothing acts on it, \
-         and who needs it stands still there until the log is restored or the event is erased",
+        "it is recorded as number {} of {}, and what is stored of it is not what was recorded: nothing acts on it, \
+         and who needs it stands still there until the log is restored, or the event is erased where only its \
+         payload is another",
         event.sequence, event.source
     );
     Why {

@@ -1,0 +1,208 @@
+//! What is stored of an event is held against its source's chain by every look, and what it costs.
+
+use thoughtstream_domain::event::{ActorKind, Event, Payload, Reference};
+use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
+use thoughtstream_domain::id::{EventId, TypeName};
+use thoughtstream_domain::payload::run::RunReceived;
+
+use super::verification::{change_row, check, remove_row, rich};
+use super::*;
+use crate::names::NameKind;
+use crate::reader::damage::LINKS_READ;
+use crate::record::{self, Stored};
+use crate::tables::{Table, position_key};
+use crate::{Reader, RowError};
+
+/// A log in which two sources take turns, and one event of the first that has every member. Answers that event.
+fn turns() -> (Store, Event) {
+    let (_, mut store) = rich();
+    let parent = store.reader.event_at(2).unwrap().unwrap();
+    for number in 0..3 {
+        committed(
+            &mut store,
+            &append(vec![note_in(envelope("notes:other", &format!("a{number}")), "other")]),
+        );
+        let mut full = envelope("notes:turns", &format!("b{number}")).with_parents(vec![Parent::of(&parent)]);
+        full.occurred_at = Some(at(7));
+        full.address = Some(Reference::parse("links").unwrap());
+        full.external = Some(Reference::parse("outside").unwrap());
+        full.correlation = Some(Reference::parse("group").unwrap());
+        committed(&mut store, &append(vec![note_in(full, "text")]));
+    }
+    let event = store.reader.event_in(&source("notes:turns"), 2).unwrap().unwrap();
+    (store, event)
+}
+
+/// Writes a stored event anew, with something else in it.
+fn tamper(store: &Store, position: u64, change: &dyn Fn(&mut Stored, &Reader)) {
+    let reader = &store.reader;
+    let read = reader.view(|view| view.as_stored(&view.table(Table::Events)?, position));
+    let mut stored = read.unwrap().unwrap();
+    change(&mut stored, reader);
+    change_row(store, Table::Events, &position_key(position), |row| *row = record::write_stored(&stored));
+}
+
+fn is_damaged<T: std::fmt::Debug>(read: Result<T, RowError>, place: &str) {
+    match read {
+        Err(RowError::Damaged { place: found }) => assert!(found.starts_with(place), "{found}, not {place}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+type Change = Box<dyn Fn(&mut Stored, &Reader)>;
+
+/// Another value in each member of a record's header, by name.
+fn changes() -> Vec<(&'static str, Change)> {
+    fn change(change: impl Fn(&mut Stored, &Reader) + 'static) -> Change {
+        Box::new(change)
+    }
+    let word = || Some(Reference::parse("word").unwrap());
+    vec![
+        ("id", change(|s, _| s.event.id = EventId::from_bytes([9; 32]))),
+        (
+            "type",
+            change(|s, reader| {
+                s.kind = reader.shared.names.number(NameKind::Type, RunReceived::NAME).unwrap();
+            }),
+        ),
+        ("type's version", change(|s, _| s.event.kind.version += 1)),
+        (
+            "source",
+            change(|s, reader| {
+                s.source = reader.shared.names.number(NameKind::Source, "notes:other").unwrap();
+            }),
+        ),
+        ("sequence before", change(|s, _| s.event.sequence -= 1)),
+        ("sequence behind", change(|s, _| s.event.sequence += 1)),
+        ("sequence beyond", change(|s, _| s.event.sequence = 900)),
+        ("no sequence", change(|s, _| s.event.sequence = 0)),
+        ("privacy", change(|s, _| s.event.privacy = Privacy::Sensitive)),
+        ("actor's kind", change(|s, _| s.event.actor.kind = ActorKind::System)),
+        ("actor", change(|s, _| s.event.actor = Actor::ours(ActorKind::Person, "uid:0"))),
+        ("key", change(|s, _| s.event.key = IdempotencyKey::parse("other").unwrap())),
+        ("time outside", change(|s, _| s.event.occurred_at = Some(at(8)))),
+        ("no time outside", change(|s, _| s.event.occurred_at = None)),
+        ("time", change(|s, _| s.event.recorded_at = at(999))),
+        ("root", change(|s, _| s.event.root = EventId::from_bytes([9; 32]))),
+        ("depth", change(|s, _| s.event.depth += 1)),
+        ("parent", change(|s, _| s.event.parents[0] = EventId::from_bytes([9; 32]))),
+        (
+            "no parent",
+            change(|s, _| {
+                s.event.parents.clear();
+                s.parents.clear();
+            }),
+        ),
+        ("address", change(move |s, _| s.event.address = word())),
+        ("no address", change(|s, _| s.event.address = None)),
+        ("external", change(move |s, _| s.event.external = word())),
+        ("correlation", change(move |s, _| s.event.correlation = word())),
+        ("payload's hash", change(|s, _| s.event.payload_sha256 = Sha256Hash::of(b"other"))),
+        ("link", change(|s, _| s.event.chain = ChainHash::from_bytes([9; 32]))),
+    ]
+}
+
+#[test]
+fn a_header_that_is_not_the_recorded_one_is_given_to_nobody_who_acts() {
+    for (name, change) in changes() {
+        let (store, sound) = turns();
+        let (reader, types) = (&store.reader, [sound.kind.name.clone()]);
+        let (before, behind) = (reader.event_in(&sound.source, 1), reader.event_in(&sound.source, 3));
+        tamper(&store, sound.position, &change);
+        let place = format!("events {}", sound.position);
+        let named = format!("{place} ({} {})", sound.source, sound.sequence);
+        is_damaged(reader.event_at(sound.position), &place);
+        is_damaged(reader.event(&sound.id), &place);
+        is_damaged(reader.event_under(&sound.source, &sound.kind.name, &sound.key), &place);
+        is_damaged(reader.event_in(&sound.source, sound.sequence), &named);
+        is_damaged(reader.backlog(&types, &sound.source, 1, 10), &named);
+        is_damaged(reader.source_page(&sound.source, 1, 10), &named);
+        is_damaged(reader.page_after(sound.position - 1, 10), &place);
+        is_damaged(reader.children(2, sound.position - 1, 10), &place);
+        is_damaged(reader.parents(sound.position), &place);
+        // What stands before it and behind it is what it was, also where it is read on the way.
+        let sequences = |page: Vec<Event>| page.iter().map(|event| event.sequence).collect::<Vec<_>>();
+        assert_eq!(sequences(reader.backlog(&types, &sound.source, 0, 10).unwrap()), [1], "{name}");
+        assert_eq!(sequences(reader.backlog(&types, &sound.source, 2, 10).unwrap()), [3], "{name}");
+        assert_eq!(reader.event_in(&sound.source, 1).unwrap(), before.unwrap(), "{name}");
+        assert_eq!(reader.event_in(&sound.source, 3).unwrap(), behind.unwrap(), "{name}");
+        // Who shows it finds it where it is looked for, and goes on behind it.
+        let shown = reader.showing_damage();
+        let page = shown.backlog(&types, &sound.source, 0, 10).unwrap();
+        let damaged: Vec<bool> = page.iter().map(|event| event.payload == Payload::Damaged).collect();
+        assert_eq!((sequences(page), damaged), (vec![1, 2, 3], vec![false, true, false]), "{name}");
+        assert_eq!(shown.event(&sound.id).unwrap().unwrap().payload, Payload::Damaged, "{name}");
+        let report = check(&store);
+        assert!(report.findings.iter().any(|finding| finding.place.contains(&place)), "{name}: {report:?}");
+    }
+}
+
+#[test]
+fn a_parent_that_stands_elsewhere_is_damage_to_whoever_looks_for_parents() {
+    let (store, sound) = turns();
+    tamper(&store, sound.position, &|stored, _| stored.parents[0] = 1);
+    is_damaged(store.reader.parents(sound.position), &format!("events {}", sound.position));
+    assert!(!check(&store).ok);
+}
+
+#[test]
+fn a_sound_row_in_the_place_of_another_is_damage_where_an_index_leads_to_it() {
+    let (store, sound) = turns();
+    let row = |position| store.reader.view(|view| view.get(Table::Events, &position_key(position)));
+    let other = row(2).unwrap().unwrap();
+    change_row(&store, Table::Events, &position_key(sound.position), |row| *row = other);
+    let place = format!("events {} (notes:turns 2)", sound.position);
+    is_damaged(store.reader.event_in(&sound.source, 2), &place);
+    is_damaged(store.reader.source_page(&sound.source, 1, 10), &place);
+    is_damaged(store.reader.backlog(&[sound.kind.name], &sound.source, 1, 10), &place);
+}
+
+#[test]
+fn an_event_behind_one_that_cannot_be_read_is_taken_at_its_own_word() {
+    let (store, sound) = turns();
+    let behind = store.reader.event_in(&sound.source, 3).unwrap().unwrap();
+    change_row(&store, Table::Events, &position_key(sound.position), |row| row.truncate(5));
+    assert_eq!(store.reader.event_in(&sound.source, 3).unwrap(), Some(behind.clone()));
+    // It has its payload, its id and its place to show for it.
+    tamper(&store, behind.position, &|stored, _| stored.event.sequence = 2);
+    is_damaged(store.reader.event_at(behind.position), "events");
+    remove_row(&store, Table::Events, &position_key(sound.position));
+    is_damaged(store.reader.event_in(&sound.source, 2), "events");
+}
+
+#[test]
+fn every_single_bit_of_a_record_is_held_against_what_was_recorded() {
+    let (store, sound) = turns();
+    let (reader, key) = (&store.reader, position_key(sound.position));
+    let record = reader.view(|view| view.get(Table::Events, &key)).unwrap().unwrap();
+    for byte in 0..record.len() {
+        let bit = 1 << (byte % 8);
+        change_row(&store, Table::Events, &key, |row| row[byte] ^= bit);
+        let read = reader.event_at(sound.position).and_then(|_| reader.parents(sound.position));
+        assert!(matches!(read, Err(RowError::Damaged { .. })), "byte {byte}: {read:?}");
+        change_row(&store, Table::Events, &key, |row| row[byte] ^= bit);
+    }
+    assert_eq!(reader.event_at(sound.position).unwrap(), Some(sound));
+}
+
+#[test]
+fn to_walk_a_source_costs_one_link_and_a_single_event_two_at_most() {
+    let (_, mut store) = fresh();
+    for number in 0..40 {
+        let [one, other] = ["notes:desk", "notes:other"].map(|source| envelope(source, &number.to_string()));
+        committed(&mut store, &append(vec![note_in(one, "text"), note_in(other, "text")]));
+    }
+    let (reader, desk) = (&store.reader, source("notes:desk"));
+    let types = [TypeName::parse(Note::NAME).unwrap()];
+    let read = |look: &dyn Fn() -> usize| {
+        LINKS_READ.set(0);
+        (look(), LINKS_READ.get())
+    };
+    assert_eq!(read(&|| reader.backlog(&types, &desk, 0, 1000).unwrap().len()), (40, 0));
+    // The one before stands behind an event of another source: that row is looked at in vain.
+    assert_eq!(read(&|| reader.backlog(&types, &desk, 20, 1000).unwrap().len()), (20, 2));
+    assert_eq!(read(&|| reader.source_page(&desk, 20, 1000).unwrap().len()), (20, 2));
+    assert_eq!(read(&|| usize::from(reader.event_in(&desk, 20).unwrap().is_some())), (1, 2));
+    // All sources are walked side by side.
+    assert_eq!(read(&|| reader.page_after(0, 1000).unwrap().len()), (80, 0));
+}
