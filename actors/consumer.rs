@@ -16,6 +16,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::SourceId;
+use thoughtstream_domain::lane::DamagedEvent;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_store::Reader;
 
@@ -83,6 +84,8 @@ pub struct Page {
     pub events: Vec<Event>,
     /// The last sequence that was looked at.
     pub looked_at: u64,
+    /// The event behind it that is not what was recorded, if that is what comes next.
+    pub damaged: Option<DamagedEvent>,
 }
 
 /// Is what a consumer is started with.

@@ -4,7 +4,7 @@ use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::lifecycle::{Execution, FailurePolicy, Output};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRenamed};
-use thoughtstream_domain::retry::RetryPolicy;
+use thoughtstream_domain::retry::{Exhausted, RetryPolicy};
 use thoughtstream_domain::text::characters;
 use thoughtstream_domain::transform::{self, TransformError};
 use thoughtstream_store::Reader;
@@ -48,6 +48,8 @@ pub enum Cause {
     Output,
     /// Something around the run failed, and may not the next time.
     Surroundings,
+    /// What belongs to the trigger is not what was recorded.
+    Damage,
 }
 
 impl RunFailure {
@@ -75,6 +77,12 @@ impl RunFailure {
         Self { code, cause: Cause::Surroundings }
     }
 
+    /// What belongs to the trigger is damaged in the log: whatever is declared, a person decides.
+    #[must_use]
+    pub const fn of_damage() -> Self {
+        Self { code: "log-damaged", cause: Cause::Damage }
+    }
+
     /// Returns what follows it where this is declared.
     #[must_use]
     pub const fn policy(self, retry: RetryPolicy) -> FailurePolicy {
@@ -82,6 +90,7 @@ impl RunFailure {
             Cause::Erased | Cause::Output => FailurePolicy::Final,
             Cause::Input => FailurePolicy::Unprocessable(retry.exhausted),
             Cause::Surroundings => FailurePolicy::Retryable(retry),
+            Cause::Damage => FailurePolicy::Unprocessable(Exhausted::Quarantine),
         }
     }
 }
@@ -161,5 +170,22 @@ fn failure(error: TransformError) -> RunFailure {
         | TransformError::TooLarge { .. }
         | TransformError::NotUtf8 { .. }
         | TransformError::TooDeep { .. } => RunFailure::of_input(error.code()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_decided_by_a_person_whatever_is_declared() {
+        for exhausted in [Exhausted::Advance, Exhausted::Hold, Exhausted::Quarantine] {
+            let retry = RetryPolicy { exhausted, ..RetryPolicy::default() };
+            assert_eq!(
+                RunFailure::of_damage().policy(retry),
+                FailurePolicy::Unprocessable(Exhausted::Quarantine)
+            );
+            assert_eq!(RunFailure::of_input("x").policy(retry), FailurePolicy::Unprocessable(exhausted));
+        }
     }
 }

@@ -8,8 +8,12 @@ use redb::{Database, ReadableTable as _, TableDefinition};
 use thoughtstream_actors::clock::PinnedClock;
 use thoughtstream_actors::supervisor::{ChildState, Outcome};
 use thoughtstream_domain::commit::{Commit, Verdict};
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, IdempotencyKey, SourceId};
+use thoughtstream_domain::lane::DamagedEvent;
 use thoughtstream_domain::lifecycle::{Execution, ExecutionState, RunState};
+use thoughtstream_domain::operate::skip_damaged;
+use thoughtstream_domain::payload::system::Operator;
+use thoughtstream_domain::registry::Registry;
 use thoughtstream_store::{Reader, Store, verify};
 use thoughtstream_testkit::chaos::cast::Temper;
 use thoughtstream_testkit::chaos::stage::{Decision, FOLDER, Stage, note, options};
@@ -127,7 +131,7 @@ fn forge(record: &mut Vec<u8>) {
 }
 
 /// Damages the stored record of one event.
-fn damage(stage: &Stage, source: &str, sequence: u64, how: fn(&mut Vec<u8>)) -> u64 {
+fn damage(stage: &Stage, source: &str, sequence: u64, how: impl Fn(&mut Vec<u8>)) -> u64 {
     const EVENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("events");
     let position = {
         let store = Store::open(&stage.data(), options()).unwrap();
@@ -146,60 +150,92 @@ fn damage(stage: &Stage, source: &str, sequence: u64, how: fn(&mut Vec<u8>)) -> 
     position
 }
 
+/// Gives an event another class of privacy, which stands behind version, flags, id, source and sequence.
+fn reclassify(record: &mut [u8]) {
+    record[36] ^= 0x30;
+}
+
+/// Gives an event the id of none.
+fn rename(record: &mut [u8]) {
+    record[2] ^= 1;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_event_quarantines_those_that_need_it_and_nobody_else() {
-    quarantines_those_that_need_it("damage", cut_short).await;
+async fn a_damaged_event_stops_those_that_need_it_on_its_source_alone() {
+    stops_those_that_need_it("damage", cut_short).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forged_event_is_acted_on_by_nobody() {
-    quarantines_those_that_need_it("forged", forge).await;
+    stops_those_that_need_it("forged", forge).await;
 }
 
-/// Damages the second of three events, and sees those stop there that need it, after the first, and nobody else.
-async fn quarantines_those_that_need_it(name: &str, how: fn(&mut Vec<u8>)) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_with_a_forged_header_is_acted_on_by_nobody() {
+    stops_those_that_need_it("header", |record| reclassify(record)).await;
+}
+
+/// Returns what an actor tells of the damaged events that it stands before.
+async fn damaged(stage: &Stage, id: &str) -> serde_json::Value {
+    let tree = stage.handle().tree().await.unwrap();
+    let node = tree.find(&format!("consumers/{id}")).unwrap();
+    assert_ne!(node.state, ChildState::Quarantined, "{id}: {node:#?}");
+    assert_eq!(node.restarts, 0, "{id}: {node:#?}");
+    serde_json::to_value(&node.detail).unwrap()["damaged"].clone()
+}
+
+/// Waits until an actor stands before this damaged event alone.
+async fn stands_before(stage: &Stage, id: &str, event: &DamagedEvent) {
+    let begun = tokio::time::Instant::now();
+    let told = serde_json::json!([event.to_string()]);
+    while damaged(stage, id).await != told {
+        assert!(begun.elapsed() < PATIENCE, "{id} never stands before {event}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn operator() -> Operator {
+    Operator { uid: 1, pid: 1, tty: None }
+}
+
+fn act(text: &str) -> IdempotencyKey {
+    IdempotencyKey::parse(text).unwrap()
+}
+
+/// Damages the second of three events, and sees those stop there that need it, after the first, on its source and
+/// nowhere else, until a person passes it.
+async fn stops_those_that_need_it(name: &str, how: fn(&mut Vec<u8>)) {
     let mut stage = Stage::new(name, &["two", "settled", "files"], true);
     stage.start().await;
-    let two = ConsumerId::parse("two").unwrap();
-    let settled = ConsumerId::parse("settled").unwrap();
-    stage.decide(&two, Decision::Pause).await;
-    stage.decide(&settled, Decision::Pause).await;
-    let notes: Vec<_> = (0..3).map(|n| note("notes:a", &n.to_string(), "text", None)).collect();
-    for one in notes {
-        stage.append_all(&[one]).await;
+    let consumers = ["two", "settled"].map(|id| ConsumerId::parse(id).unwrap());
+    for id in &consumers {
+        stage.decide(id, Decision::Pause).await;
+    }
+    for number in ["0", "1", "2"] {
+        stage.append_all(&[note("notes:a", number, "text", None)]).await;
+        stage.append_all(&[note("notes:b", number, "text", None)]).await;
     }
     assert_eq!(stage.stop(false).await, Outcome::Stopped);
     let position = damage(&stage, "notes:a", 2, how);
+    let event = DamagedEvent { source: source("notes:a"), sequence: 2, position };
     stage.start().await;
-    stage.decide(&two, Decision::Resume).await;
-    stage.decide(&settled, Decision::Resume).await;
-    let state = |tree: &thoughtstream_actors::supervisor::TreeNode, id: &str| {
-        tree.find(&format!("consumers/{id}")).map(|node| (node.state, node.restarts))
-    };
-    let begun = tokio::time::Instant::now();
-    let tree = loop {
-        let tree = stage.handle().tree().await.unwrap();
-        let quarantined =
-            |id: &str| state(&tree, id).is_some_and(|(state, _)| state == ChildState::Quarantined);
-        if quarantined("two") && quarantined("settled") {
-            break tree;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{tree:#?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    for id in ["two", "settled"] {
-        let (_, restarts) = state(&tree, id).unwrap();
-        assert!(restarts <= 6, "{id} was tried {restarts} times");
-        let node = tree.find(&format!("consumers/{id}")).unwrap();
-        assert_eq!(node.last_exit.as_ref().unwrap().reason, Some("store-unreadable"), "{id}");
-        let told = serde_json::to_value(&node.detail).unwrap();
-        let row = told["unreadable"].as_str().unwrap().split(" (").next().unwrap();
-        assert_eq!(row, format!("events {position}"), "{id}: {told}");
-        // What stands before it is done, and it is not passed.
-        let version = stage.reader().consumers().into_iter().find(|key| key.id.as_str() == id).unwrap();
-        assert_eq!(stage.reader().progress(&version, &source("notes:a")).unwrap(), 1, "{id}");
+    for id in &consumers {
+        stage.decide(id, Decision::Resume).await;
     }
-    // The third one works.
+    let progress = |stage: &Stage, id: &str, on: &str| {
+        stage.reader().progress(&key(&format!("{id}@1")), &source(on)).unwrap()
+    };
+    // What stands before it is done, it is not passed, and what is on other sources goes on. A start meets it again.
+    for round in 0..2_u64 {
+        stage.append_all(&[note("notes:b", &format!("more-{round}"), "text", None)]).await;
+        for id in ["two", "settled"] {
+            until("the other source is done", || progress(&stage, id, "notes:b") == 4 + round).await;
+            stands_before(&stage, id, &event).await;
+            until("what stands before it is done", || progress(&stage, id, "notes:a") == 1).await;
+        }
+        assert_eq!(stage.stop(false).await, Outcome::Stopped);
+        stage.start().await;
+    }
     std::fs::write(stage.folder().join("a.md"), "# One\n").unwrap();
     stage.handle().look_at(FOLDER).unwrap();
     until("the third one works", || {
@@ -207,10 +243,65 @@ async fn quarantines_those_that_need_it(name: &str, how: fn(&mut Vec<u8>)) {
         runs.iter().any(|run| matches!(run.state, RunState::Completed { .. }))
     })
     .await;
+    // A person passes it for one of them.
+    let skip = skip_damaged(&key("two@1"), 1, &event, "damaged", operator(), act("pass"));
+    let verdict = stage.handle().decide(skip).await.unwrap();
+    assert!(matches!(verdict, Verdict::Committed(_)), "{verdict:?}");
+    stage.handle().consumer_changed(&consumers[0]).await.unwrap();
+    until("what stands behind it is done", || progress(&stage, "two", "notes:a") == 3).await;
+    assert_eq!(damaged(&stage, "two").await, serde_json::Value::Null);
+    assert_eq!(progress(&stage, "settled", "notes:a"), 1);
+    let runs = stage.reader().runs_before(&key("two@1"), None, 100).unwrap();
+    assert!(runs.iter().all(|run| run.position != position), "{runs:?}");
     assert_eq!(stage.stop(false).await, Outcome::Stopped);
     let store = Store::open(&stage.data(), options()).unwrap();
     let report = verify::verify(&store.reader, verify::Options::default()).unwrap();
     assert!(!report.ok && report.findings[0].place.contains(&position.to_string()), "{:?}", report.findings);
+    let is_progress = |finding: &verify::Finding| finding.kind == verify::FindingKind::Progress;
+    assert!(!report.findings.iter().any(is_progress), "{:?}", report.findings);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_execution_whose_trigger_was_damaged_since_is_opened_no_more_and_can_be_skipped() {
+    for (name, how) in [("retry-header", reclassify as fn(&mut [u8])), ("retry-renamed", rename)] {
+        let mut stage = Stage::new(name, &["two"], false);
+        stage.temper = Temper { stubborn: Some(("two", "bad")), ..Temper::MILD };
+        stage.start().await;
+        for (key, title) in [("1", Some("bad")), ("2", None)] {
+            stage.append_all(&[note("notes:a", key, "text", title)]).await;
+        }
+        until("it is held", || held(&stage).is_some()).await;
+        let mut execution = held(&stage).unwrap();
+        let (attempts, now) = (execution.attempts, stage.clock.now());
+        assert_eq!(stage.stop(false).await, Outcome::Stopped);
+        // It waits for its time, as one does whose trigger is damaged meanwhile.
+        let again = execution.retry_now(now, operator(), act("again"));
+        {
+            let mut store = Store::open(&stage.data(), options()).unwrap();
+            store.writer.set_types(Registry::shipped().hashes()).unwrap();
+            let verdicts = store.writer.apply(&[again], now).unwrap();
+            assert!(matches!(verdicts[..], [Verdict::Committed(_)]), "{verdicts:?}");
+            store.writer.close().unwrap();
+        }
+        let position = damage(&stage, "notes:a", 1, |record| how(record));
+        stage.start().await;
+        let event = DamagedEvent { source: source("notes:a"), sequence: 1, position };
+        stands_before(&stage, "two", &event).await;
+        stage.append_all(&[note("notes:b", "1", "text", None)]).await;
+        let (two, other) = (key("two@1"), source("notes:b"));
+        until("the other source is done", || stage.reader().progress(&two, &other).unwrap() == 1).await;
+        let mut waiting = stage.reader().unsettled(&two, 0, 10).unwrap().remove(0);
+        assert_eq!(waiting.attempts, attempts, "no attempt was opened");
+        let skip = waiting.skip_of(Vec::new(), now, "damaged", operator(), act("pass"));
+        let verdict = stage.handle().decide(skip).await.unwrap();
+        assert!(matches!(verdict, Verdict::Committed(_)), "{verdict:?}");
+        stage.handle().consumer_changed(&two.id).await.unwrap();
+        until("what stands behind it is done", || {
+            stage.reader().progress(&two, &source("notes:a")).unwrap() == 2
+        })
+        .await;
+        assert_eq!(stage.stop(false).await, Outcome::Stopped);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -229,38 +229,92 @@ fn an_event_that_is_not_what_was_recorded_is_shown_as_damaged_and_acted_on_by_no
         let found = world.thought(&["verify", "--json"]).expect(1).json();
         assert_eq!(found["findings"][0]["kind"], if kind == "chain" { kind } else { "payload" }, "{found}");
     }
-    // Who needs it stands still, says over which row, and has not passed it.
+    // Who needs it stands still there, says over which row, and has not passed it.
     let running = world.serve(&[]);
-    let row = format!("store-unreadable: events {position} (filesystem:notes 1)");
-    let waiting = world.until(&["inbox", "--json"], |answer| {
-        answer.lines().iter().any(|one| one["id"] == "document-tasks" && one["why"] == row.as_str())
-    });
-    assert!(waiting.lines().iter().all(|one| one["kind"] == "consumer-quarantined"), "{waiting:?}");
-    let why = world.thought(&["why", "document-tasks", "--json"]).expect(0).json();
-    assert!(why["fact"].as_str().unwrap().contains(&row), "{why}");
-    assert!(
-        world
-            .thought(&["tree"])
-            .expect(0)
-            .stdout
-            .contains(&format!("events {position} (filesystem:notes 1)"))
-    );
+    let row = format!("events {position} (filesystem:notes 1)");
+    let waiting = stand_still(&world, &row, 4);
+    assert_eq!((waiting["id"].as_str(), waiting["kind"].as_str()), (Some(id), Some("event-damaged")));
+    for shown in [vec!["why", "document-tasks"], vec!["consumer", "list"], vec!["tree"], vec!["why", id]] {
+        let told = world.thought(&shown).expect(0).stdout;
+        assert!(told.contains(&row) || shown[1..] == [id], "{shown:?}: {told}");
+        assert!(shown[0] != "why" || told.contains("thought consumer skip document-tasks"), "{told}");
+    }
     assert!(world.thought(&["run", "list", "--json"]).expect(0).lines().is_empty());
     // A person erases what is left of it, and they go on.
-    let quarantined =
-        |answer: &Answer| answer.lines().iter().any(|one| one["kind"] == "consumer-quarantined");
     world.thought(&["event", "redact", id, "--reason", "damaged"]).expect(0);
-    world.until(&["inbox", "--json"], |answer| {
-        for one in answer.lines().iter().filter(|one| one["kind"] == "consumer-quarantined") {
-            let words: Vec<&str> = one["command"].as_str().unwrap().split(' ').skip(1).collect();
-            world.thought(&words);
-        }
-        !quarantined(answer)
-    });
+    world.until(&["inbox", "--json"], |answer| answer.lines().is_empty());
     world.until_idle();
     assert!(world.thought(&["event", "list"]).expect(0).stdout.contains("(redacted)"));
     assert_eq!(running.stop(), 0);
     world.thought(&["verify"]).expect(0);
+}
+
+/// Waits until so many consumers stand still before a row, and returns what the inbox says of it and of nothing else.
+fn stand_still(world: &World, row: &str, consumers: usize) -> Value {
+    let all = |one: &Value| {
+        let skips = |way: &&Value| way.as_str().is_some_and(|way| way.starts_with("thought consumer skip"));
+        let ways = one["ways"].as_array().map_or(0, |ways| ways.iter().filter(skips).count());
+        one["why"].as_str().is_some_and(|why| why.contains(row)) && ways == consumers
+    };
+    let waiting = world.until(&["inbox", "--json"], |answer| answer.lines().iter().any(all));
+    let mut lines = waiting.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    lines.remove(0)
+}
+
+#[test]
+fn a_damaged_event_is_passed_by_its_place_for_one_consumer_and_stays_in_the_way_of_the_others() {
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n- [ ] a\n").unwrap();
+    std::fs::write(world.notes.join("b.md"), "# Two\n- [ ] b\n").unwrap();
+    let running = world.serve(&["--paused"]);
+    let added = ["event", "list", "--json", "--type", "stream.thought.source.file.added"];
+    let event = world.until(&added, |answer| answer.lines().len() == 2).lines().remove(0);
+    assert_eq!(running.stop(), 0);
+    world.thought(&["compact"]).expect(0);
+    let position = event["position"].as_u64().unwrap();
+    // Its id is lost as well: nothing is left but the place.
+    forge(&world, position, |record| {
+        record[2] ^= 1;
+        record[PRIVACY] ^= 0x10;
+    });
+    let row = format!("events {position} (filesystem:notes 1)");
+    let skip = |consumer: &str, sequence: &str| {
+        let place = ["--source", "filesystem:notes", "--sequence", sequence, "--reason", "lost"];
+        world.thought(&[&["consumer", "skip", consumer][..], &place].concat())
+    };
+    for _ in 0..2 {
+        let running = world.serve(&[]);
+        let waiting = stand_still(&world, &row, 4);
+        assert_eq!(waiting["id"], "filesystem:notes", "{waiting}");
+        let ways = waiting["ways"].as_array().unwrap();
+        assert!(
+            ways.iter().all(|way| way.as_str().unwrap().contains("--sequence 1 --reason TEXT")),
+            "{ways:?}"
+        );
+        assert!(world.thought(&["run", "list", "--json"]).expect(0).lines().is_empty());
+        let refused = skip("document-tasks", "2").expect(1);
+        assert!(refused.stderr.contains(&format!("{row} is in the way first")), "{refused:?}");
+        assert_eq!(running.stop(), 0);
+    }
+    // Whether the service runs or not, it is passed for the one that is named.
+    skip("document-links", "1").expect(0);
+    skip("document-metadata", "1").expect(0);
+    let running = world.serve(&[]);
+    stand_still(&world, &row, 2);
+    skip("document-tasks", "1").expect(0);
+    let done = world.until(&["run", "list", "--json"], |answer| {
+        answer.lines().iter().filter(|run| run["state"] == "completed").count() == 3
+    });
+    assert_eq!(done.lines().len(), 3, "{done:?}");
+    let waiting = stand_still(&world, &row, 1);
+    assert!(waiting["why"].as_str().unwrap().contains("document-structure stands still there"), "{waiting}");
+    skip("document-tasks", "1").expect(1);
+    skip("nobody", "1").expect(1);
+    let passed = ["event", "list", "--json", "--type", "stream.thought.system.damage-skipped"];
+    let passed = world.thought(&passed).expect(0).lines();
+    assert_eq!((passed.len(), passed[0]["payload"]["reason"].as_str()), (3, Some("lost")), "{passed:?}");
+    assert_eq!(running.stop(), 0);
 }
 
 #[test]

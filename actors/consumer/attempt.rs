@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
 use thoughtstream_domain::event::Event;
+use thoughtstream_domain::lane::DamagedEvent;
 use thoughtstream_domain::lifecycle::{Execution, Output};
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{Reader, RowError};
 
-use super::resume::triggers;
+use super::resume::{TriggersError, triggers};
 use super::{ConsumerSpec, Work};
 use crate::clock::Clock;
 use crate::killpoint::{KillPoint, KillSite};
@@ -39,6 +40,8 @@ pub enum Ended {
     Overtaken,
     /// The log has other content under one of its ids.
     Conflict,
+    /// Nothing was opened, because a trigger is not what was recorded.
+    Damaged(DamagedEvent),
     /// What the work needs could not be read: why, if it is not that the reading task is gone.
     Unreadable(Option<RowError>),
     /// A kill point said so.
@@ -80,11 +83,21 @@ impl From<RowError> for Ended {
     }
 }
 
+impl From<TriggersError> for Ended {
+    fn from(error: TriggersError) -> Self {
+        match error {
+            TriggersError::Damaged(damaged) => Self::Damaged(damaged),
+            TriggersError::Unreadable(error) => error.into(),
+        }
+    }
+}
+
 /// Is what a run gave.
 type Made = Result<Vec<Output>, RunFailure>;
 
 impl Attempt {
-    /// Begins: the opening commit takes its place in the log's order before this returns.
+    /// Begins: the opening commit of a new execution takes its place in the log's order before this returns. A retry
+    /// opens once its triggers are read again.
     pub(super) fn begin(
         self,
         mut execution: Execution,
@@ -95,14 +108,22 @@ impl Attempt {
         let received_at = self.clock.now();
         let work = self.spec.work.clone();
         let mut opening = None;
+        let is_retry = events.is_none();
         if !at_once && matches!(work, Work::Transform(_)) {
             let commit = Arc::new(execution.open(&self.spec.frame(self.incarnation, received_at), previous));
             // Claims side by side on one source need their order now; a serial lane has only this one, which
             // leaves room for a kill point before it.
-            let side_by_side = self.spec.limits.concurrency > 1;
+            let side_by_side = self.spec.limits.concurrency > 1 && !is_retry;
             opening = Some(if side_by_side { Ok(self.log.submit(commit)) } else { Err(commit) });
         }
         async move {
+            let events = match events {
+                Some(events) => events,
+                None => match self.triggers(&execution).await {
+                    Ok(events) => events,
+                    Err(end) => return end,
+                },
+            };
             let ended = match (work, opening) {
                 (Work::Model(model), _) => self.ask(model, execution, events, previous).await,
                 (Work::Transform(runner), None) => {
@@ -116,11 +137,18 @@ impl Attempt {
         }
     }
 
+    /// Reads the triggers of an execution again.
+    async fn triggers(&self, execution: &Execution) -> Result<Vec<Event>, Ended> {
+        let (reader, execution) = (self.reader.clone(), execution.clone());
+        let read = tokio::task::spawn_blocking(move || triggers(&reader, &execution)).await;
+        Ok(read.map_err(|_| Ended::Unreadable(None))??)
+    }
+
     async fn two_commits(
         self,
         runner: &Arc<dyn Runner>,
         mut execution: Execution,
-        events: Option<Vec<Event>>,
+        events: Vec<Event>,
         opening: Result<Submitted, Arc<Commit>>,
         received_at: Timestamp,
     ) -> Result<Ended, Ended> {
@@ -132,7 +160,7 @@ impl Attempt {
         is_in(submitted.settled().await?)?;
         self.site.pass(KillPoint::ReceivedAfter).await?;
         self.site.pass(KillPoint::StartedAfter).await?;
-        let made = self.run(runner, &execution, events).await?;
+        let made = self.run(runner, events).await?;
         let commit = self.settlement(&mut execution, received_at, made);
         self.settle(commit, &execution).await?;
         let completed = execution.has_completed();
@@ -144,10 +172,10 @@ impl Attempt {
         self,
         runner: &Arc<dyn Runner>,
         mut execution: Execution,
-        events: Option<Vec<Event>>,
+        events: Vec<Event>,
         previous: u64,
     ) -> Result<Ended, Ended> {
-        let made = self.run(runner, &execution, events).await?.and_then(|outputs| self.allowed(outputs));
+        let made = self.run(runner, events).await?.and_then(|outputs| self.allowed(outputs));
         let now = self.clock.now();
         let frame = self.spec.frame(self.incarnation, now);
         let code = match made {
@@ -166,37 +194,22 @@ impl Attempt {
         Ok(Ended::Stands { execution: Box::new(execution), completed: false })
     }
 
-    async fn run(
-        &self,
-        runner: &Arc<dyn Runner>,
-        execution: &Execution,
-        events: Option<Vec<Event>>,
-    ) -> Result<Made, Ended> {
+    async fn run(&self, runner: &Arc<dyn Runner>, events: Vec<Event>) -> Result<Made, Ended> {
         self.site.pass(KillPoint::RunnerBefore).await?;
-        let made = match events {
-            // Where a kill point may hold a run, it has a thread that can be held.
-            Some(events) if runner.is_brief(&events) && self.site.is_quiet() => {
-                let run = AssertUnwindSafe(|| runner.run(&self.reader, &events));
-                catch_unwind(run).unwrap_or(Err(RunFailure::of_surroundings(RUNNER_PANICKED)))
-            }
-            events => self.run_on_a_thread(runner, execution, events).await?,
+        // Where a kill point may hold a run, it has a thread that can be held.
+        let made = if runner.is_brief(&events) && self.site.is_quiet() {
+            let run = AssertUnwindSafe(|| runner.run(&self.reader, &events));
+            catch_unwind(run).unwrap_or(Err(RunFailure::of_surroundings(RUNNER_PANICKED)))
+        } else {
+            self.run_on_a_thread(runner, events).await?
         };
         self.site.pass(KillPoint::RunnerAfter).await?;
         Ok(made)
     }
 
-    async fn run_on_a_thread(
-        &self,
-        runner: &Arc<dyn Runner>,
-        execution: &Execution,
-        events: Option<Vec<Event>>,
-    ) -> Result<Made, Ended> {
-        let (attempt, runner, execution) = (self.clone(), Arc::clone(runner), execution.clone());
+    async fn run_on_a_thread(&self, runner: &Arc<dyn Runner>, events: Vec<Event>) -> Result<Made, Ended> {
+        let (attempt, runner) = (self.clone(), Arc::clone(runner));
         let ran = tokio::task::spawn_blocking(move || {
-            let events = match events {
-                Some(events) => events,
-                None => triggers(&attempt.reader, &execution)?,
-            };
             attempt.site.pass_blocking(KillPoint::RunnerInside)?;
             Ok::<Made, Ended>(runner.run(&attempt.reader, &events))
         });

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thoughtstream_domain::id::{ExecutionId, SourceId};
-use thoughtstream_domain::lane::{Lane, LaneState};
+use thoughtstream_domain::lane::{DamagedEvent, Lane, LaneState};
 use thoughtstream_domain::lifecycle::Execution;
 use thoughtstream_domain::time::Timestamp;
 
 /// Is one lane as it is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Shown {
     state: LaneState,
     behind: u64,
     held: Option<ExecutionId>,
+    damaged: Option<DamagedEvent>,
     /// When it wants to be looked at again although nothing happened.
     alarm: Option<Timestamp>,
 }
@@ -26,13 +27,15 @@ pub(super) struct Board {
     alarms: BTreeSet<(Timestamp, SourceId)>,
     retries: BTreeSet<(Timestamp, SourceId)>,
     held: BTreeSet<SourceId>,
+    damaged: BTreeSet<SourceId>,
 }
 
 impl Board {
     /// Shows a lane as it is now.
     pub(super) fn show(&mut self, source: &SourceId, lane: &Lane, alarm: Option<Timestamp>) {
         let held = lane.held().map(|execution: &Execution| execution.id);
-        let shown = Shown { state: lane.state(), behind: lane.behind(), held, alarm };
+        let damaged = lane.damaged().cloned();
+        let shown = Shown { state: lane.state(), behind: lane.behind(), held, damaged, alarm };
         if self.shown.get(source) == Some(&shown) {
             return;
         }
@@ -47,6 +50,9 @@ impl Board {
         }
         if shown.held.is_some() {
             self.held.insert(source.clone());
+        }
+        if shown.damaged.is_some() {
+            self.damaged.insert(source.clone());
         }
         self.shown.insert(source.clone(), shown);
     }
@@ -64,6 +70,9 @@ impl Board {
         }
         if shown.held.is_some() {
             self.held.remove(source);
+        }
+        if shown.damaged.is_some() {
+            self.damaged.remove(source);
         }
     }
 
@@ -85,6 +94,11 @@ impl Board {
     /// Returns the first execution that a person must decide.
     pub(super) fn held(&self) -> Option<ExecutionId> {
         self.held.first().and_then(|source| self.shown.get(source)).and_then(|shown| shown.held)
+    }
+
+    /// Returns the events that lanes stand still before because they are damaged.
+    pub(super) fn damaged(&self) -> impl Iterator<Item = &DamagedEvent> {
+        self.damaged.iter().filter_map(|source| self.shown.get(source)?.damaged.as_ref())
     }
 
     /// Returns when a lane wants to be looked at.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::attempt::{Attempt, Ended};
 use super::board::Board;
-use super::resume::{at_sight, heads, matching, standing};
+use super::resume::{Found, at_sight, heads, matching, standing};
 use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, Page, STORE_UNREADABLE, unreadable};
 use crate::hub::{NewsPage, Subscribed};
 use crate::killpoint::{KillPoint, KillSite};
@@ -24,10 +24,14 @@ use crate::supervisor::{Detail, Fault, ReasonCode, StatusCell, StopReason};
 
 const PAUSED: ReasonCode = ReasonCode::new("paused");
 const HELD: ReasonCode = ReasonCode::new("held");
+const DAMAGED: ReasonCode = ReasonCode::new("damaged");
 const RUNNING: ReasonCode = ReasonCode::new("running");
 const WAITING: ReasonCode = ReasonCode::new("waiting");
 const BEHIND: ReasonCode = ReasonCode::new("behind");
 const DRAINING: ReasonCode = ReasonCode::new("draining");
+
+/// The most damaged events that are told by name: a disk that loses more is a matter of `verify`.
+const DAMAGED_TOLD_MAX: usize = 16;
 
 /// How many lanes are read before the first of them go on.
 const LANES_A_PIECE: usize = 32;
@@ -190,9 +194,13 @@ impl Lanes {
         self.reading = !last;
         let now = self.args.clock.now();
         self.unreadable |= pages.is_none();
-        for Page { source, after, events, looked_at } in pages.into_iter().flatten() {
+        for Page { source, after, events, looked_at, damaged } in pages.into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&source) {
-                lane.read(after, events, looked_at, now);
+                if lane.read(after, events, looked_at, now)
+                    && let Some(damaged) = damaged
+                {
+                    lane.stop_before(damaged);
+                }
                 self.touched.insert(source);
             }
         }
@@ -223,6 +231,11 @@ impl Lanes {
             }
             // Somebody else wrote first.
             Ended::Overtaken => self.forget(source, position),
+            Ended::Damaged(damaged) => {
+                if let Some(lane) = self.lanes.get_mut(source) {
+                    lane.stop_at(position, damaged);
+                }
+            }
             Ended::Conflict => return Err(Fault(CONFLICT)),
             Ended::Unreadable(error) => {
                 if let Some(error) = &error {
@@ -344,8 +357,9 @@ impl Lanes {
             let mut pieces = wanted.chunks(LANES_A_PIECE).peekable();
             while let Some(piece) = pieces.next() {
                 let pages = piece.iter().map(|Wanted { source, after, limit }| {
-                    let (events, looked_at) = matching(&reader, &spec, source, *after, *limit)?;
-                    Ok(Page { source: source.clone(), after: *after, events, looked_at })
+                    let Found { events, looked_at, damaged } =
+                        matching(&reader, &spec, source, *after, *limit)?;
+                    Ok(Page { source: source.clone(), after: *after, events, looked_at, damaged })
                 });
                 let pages: Result<Vec<Page>, RowError> = pages.collect();
                 if let Err(error) = &pages {
@@ -402,6 +416,8 @@ impl Lanes {
             Some(DRAINING)
         } else if held.is_some() {
             Some(HELD)
+        } else if self.board.damaged().next().is_some() {
+            Some(DAMAGED)
         } else if self.paused {
             Some(PAUSED)
         } else if self.running > 0 {
@@ -424,6 +440,13 @@ impl Lanes {
                 Some(execution) => details.insert("held", Detail::id(&execution)),
                 None => details.remove("held"),
             };
+            let damaged: Vec<String> =
+                self.board.damaged().take(DAMAGED_TOLD_MAX).map(ToString::to_string).collect();
+            if damaged.is_empty() {
+                details.remove("damaged");
+            } else {
+                details.insert("damaged", Detail::Ids(damaged));
+            }
         });
     }
 }
@@ -436,7 +459,7 @@ struct Wanted {
 }
 
 /// Lets whoever looks at a consumer that stopped over damage see which row it was.
-fn name(status: &StatusCell, error: &RowError) {
+pub(super) fn name(status: &StatusCell, error: &RowError) {
     if let RowError::Damaged { place } = error {
         status.set("unreadable", Detail::id(place));
     }

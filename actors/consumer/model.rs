@@ -135,10 +135,10 @@ impl Attempt {
         self,
         work: Arc<ModelWork>,
         mut execution: Execution,
-        events: Option<Vec<Event>>,
+        events: Vec<Event>,
         previous: u64,
     ) -> Result<Ended, Ended> {
-        self.await_turn(&work, &execution, events.as_deref()).await?;
+        self.await_turn(&work, &execution, &events).await?;
         let (attempt, asked, about) = (self.clone(), Arc::clone(&work), execution.clone());
         let prepared = tokio::task::spawn_blocking(move || attempt.prepare(&asked, &about, events));
         let prepared = prepared.await.map_err(|_| Ended::Unreadable(None))??;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thoughtstream_domain::commit::Control;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::SourceId;
-use thoughtstream_domain::lane::Lane;
+use thoughtstream_domain::lane::{DamagedEvent, Lane};
 use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus};
 use thoughtstream_domain::subscription::Replay;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError, SourceHead};
@@ -96,35 +96,69 @@ fn unsettled(reader: &Reader, spec: &ConsumerSpec) -> Result<BTreeMap<SourceId, 
     }
 }
 
-/// Reads matching events behind `after`: at most `limit`, and the last sequence that was looked at.
+/// Is what was read on one source.
+pub(super) struct Found {
+    /// What matches, in order.
+    pub(super) events: Vec<Event>,
+    /// The last sequence that was looked at.
+    pub(super) looked_at: u64,
+    /// What follows that nobody may act on or pass.
+    pub(super) damaged: Option<DamagedEvent>,
+}
+
+/// Reads matching events behind `after`, at most `limit`.
 pub(super) fn matching(
     reader: &Reader,
     spec: &ConsumerSpec,
     source: &SourceId,
     after: u64,
     limit: usize,
-) -> Result<(Vec<Event>, u64), RowError> {
+) -> Result<Found, RowError> {
     let types = spec.types();
     // Read before the events: what is appended in between is found by the next look.
     let head = reader.head(source)?.map_or(0, |head| head.sequence);
     let mut looked_at = after;
     for _ in 0..PAGES_MAX {
-        let page = reader.backlog(&types, source, looked_at, limit)?;
-        let Some(last) = page.last() else { return Ok((Vec::new(), head.max(looked_at))) };
+        let page = match reader.backlog(&types, source, looked_at, limit) {
+            // Whether it matches, nobody can say: it may be what decides that which is damaged.
+            Err(error @ RowError::Damaged { .. }) => {
+                let damaged = reader.damaged_behind(&types, source, looked_at)?.ok_or(error)?;
+                return Ok(Found { events: Vec::new(), looked_at, damaged: Some(damaged) });
+            }
+            page => page?,
+        };
+        let Some(last) = page.last() else {
+            looked_at = looked_at.max(head);
+            break;
+        };
         looked_at = last.sequence;
-        let found: Vec<Event> = page.into_iter().filter(|e| spec.subscription().matches(e)).collect();
-        if !found.is_empty() {
-            return Ok((found, looked_at));
+        let events: Vec<Event> = page.into_iter().filter(|e| spec.subscription().matches(e)).collect();
+        if !events.is_empty() {
+            return Ok(Found { events, looked_at, damaged: None });
         }
     }
-    Ok((Vec::new(), looked_at))
+    Ok(Found { events: Vec::new(), looked_at, damaged: None })
+}
+
+/// Says why the triggers of an execution could not be read again.
+pub(super) enum TriggersError {
+    /// One of them is not what was recorded.
+    Damaged(DamagedEvent),
+    /// The log cannot be read.
+    Unreadable(RowError),
 }
 
 /// Reads the triggers of an execution again, for a retry.
-pub(super) fn triggers(reader: &Reader, execution: &Execution) -> Result<Vec<Event>, RowError> {
-    let read = execution.triggers.iter().map(|trigger| {
-        let event = reader.event_at(trigger.position)?.filter(|event| event.id == trigger.id);
-        event.ok_or_else(|| RowError::Damaged { place: format!("events {}", trigger.position) })
-    });
+pub(super) fn triggers(reader: &Reader, execution: &Execution) -> Result<Vec<Event>, TriggersError> {
+    let read =
+        execution.triggers.iter().map(|trigger| match reader.event_in(&execution.source, trigger.sequence) {
+            Ok(Some(event)) if (event.id, event.position) == (trigger.id, trigger.position) => Ok(event),
+            Ok(_) | Err(RowError::Damaged { .. }) => Err(TriggersError::Damaged(DamagedEvent {
+                source: execution.source.clone(),
+                sequence: trigger.sequence,
+                position: trigger.position,
+            })),
+            Err(error) => Err(TriggersError::Unreadable(error)),
+        });
     read.collect()
 }

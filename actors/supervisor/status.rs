@@ -24,6 +24,8 @@ pub enum Detail {
     Code(ReasonCode),
     /// An id of an event, run, source or document.
     Id(String),
+    /// Several of them, a handful.
+    Ids(Vec<String>),
     /// When.
     At(Timestamp),
 }

@@ -2,10 +2,14 @@
 //!
 //! A lane holds a bounded window of matching events and the executions that are not closed yet. It claims in
 //! order and leaves no event out, keeps at most `concurrency` executions open or waiting, and stops at an
-//! execution that a person must decide. It knows neither the log nor time: what was read and what came of an
+//! execution that a person must decide, and before an event that is not what was recorded. It knows neither the log nor time: what was read and what came of an
 //! attempt is told to it, and it answers with the next [`Step`].
 
+mod damaged;
+
 use std::collections::{BTreeMap, VecDeque};
+
+pub use damaged::DamagedEvent;
 
 use crate::event::Event;
 use crate::lifecycle::{Execution, ExecutionState};
@@ -63,6 +67,8 @@ pub enum LaneState {
     Waiting(Timestamp),
     /// A person must decide.
     Held,
+    /// It stands still before an event that is not what was recorded.
+    Damaged,
     /// There is something to read.
     Behind,
 }
@@ -88,6 +94,7 @@ pub struct Lane {
     buffer: VecDeque<Event>,
     parts: BTreeMap<u64, Part>,
     gathering_since: Option<Timestamp>,
+    damaged: Option<DamagedEvent>,
 }
 
 impl Lane {
@@ -106,6 +113,7 @@ impl Lane {
             buffer: VecDeque::new(),
             parts,
             gathering_since: None,
+            damaged: None,
         }
     }
 
@@ -124,20 +132,45 @@ impl Lane {
     }
 
     /// Takes what was read behind `after`: matching events, and the last sequence that was looked at. A page
-    /// that was asked for by an earlier state of the lane is not taken.
-    pub fn read(&mut self, after: u64, events: Vec<Event>, looked_at: u64, now: Timestamp) {
+    /// that was asked for by an earlier state of the lane is not taken; says whether it was.
+    pub fn read(&mut self, after: u64, events: Vec<Event>, looked_at: u64, now: Timestamp) -> bool {
         if !self.reading || after != self.cursor {
-            return;
+            return false;
         }
         self.reading = false;
         self.take(events, looked_at, now);
+        true
+    }
+
+    /// Stands still before an event that follows what was read: it finishes that, and reads nothing more until it is
+    /// made anew.
+    pub fn stop_before(&mut self, damaged: DamagedEvent) {
+        if self.damaged.as_ref().is_none_or(|known| damaged.sequence < known.sequence) {
+            self.damaged = Some(damaged);
+        }
+    }
+
+    /// Takes back the next attempt of the execution at `position`, one of whose triggers is damaged: it stays as the log
+    /// has it, and nothing behind it is begun.
+    pub fn stop_at(&mut self, position: u64, damaged: DamagedEvent) {
+        self.forget(position);
+        self.buffer.clear();
+        self.gathering_since = None;
+        self.stop_before(damaged);
+    }
+
+    /// Returns the event that it stands still before, or whose execution it cannot try again.
+    #[must_use]
+    pub const fn damaged(&self) -> Option<&DamagedEvent> {
+        self.damaged.as_ref()
     }
 
     /// Takes the matching events between `after` and `through` that came with a wake-up, if the lane has looked
     /// at everything up to there and has room: then nothing needs to be read.
     pub fn offered(&mut self, after: u64, events: Vec<Event>, through: u64, now: Timestamp, limits: &Limits) {
         let fits = self.buffer.len() + events.len() <= window(limits);
-        if !self.reading && after == self.cursor && fits && self.held().is_none() {
+        let stands = self.held().is_some() || self.damaged.is_some();
+        if !self.reading && after == self.cursor && fits && !stands {
             self.take(events, through, now);
         }
     }
@@ -208,6 +241,7 @@ impl Lane {
         }
         match self.next_retry() {
             Some((at, _)) => LaneState::Waiting(at),
+            None if self.damaged.is_some() => LaneState::Damaged,
             None if self.behind() > 0 || !self.buffer.is_empty() => LaneState::Behind,
             None => LaneState::Idle,
         }
@@ -246,11 +280,13 @@ impl Lane {
             return step;
         }
         let window = window(limits);
-        if !self.reading && self.behind() > 0 && self.buffer.len() < window && self.held().is_none() {
+        let stands = self.held().is_some() || self.damaged.is_some();
+        if !self.reading && self.behind() > 0 && self.buffer.len() < window && !stands {
             self.reading = true;
             return Step::Read { after: self.cursor, limit: window - self.buffer.len() };
         }
-        let clean = self.parts.is_empty() && self.buffer.is_empty() && !self.reading;
+        let clean =
+            self.parts.is_empty() && self.buffer.is_empty() && !self.reading && self.damaged.is_none();
         if clean && self.cursor >= self.written.max(self.claimed) + PASS_AFTER {
             self.written = self.cursor;
             return Step::Pass(self.cursor);

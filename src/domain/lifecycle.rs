@@ -460,6 +460,21 @@ impl Execution {
     /// shown to people; `key` makes the act recognisable.
     #[must_use]
     pub fn skip(&mut self, now: Timestamp, reason: &str, operator: Operator, key: IdempotencyKey) -> Commit {
+        let parents = self.parents();
+        self.skip_of(parents, now, reason, operator, key)
+    }
+
+    /// As [`Self::skip`], for an execution of which some triggers are damaged: `parents` are those that are not, and
+    /// what is recorded hangs on them alone.
+    #[must_use]
+    pub fn skip_of(
+        &mut self,
+        parents: Vec<Parent>,
+        now: Timestamp,
+        reason: &str,
+        operator: Operator,
+        key: IdempotencyKey,
+    ) -> Commit {
         let preconditions = self.stands();
         let skipped = Skipped {
             consumer: self.consumer.clone(),
@@ -468,7 +483,7 @@ impl Execution {
             reason: reason.to_owned(),
             operator: operator.clone(),
         };
-        let appends = vec![skipped.candidate(self.decision(&operator, key))];
+        let appends = vec![skipped.candidate(self.decision(&operator, key).with_parents(parents))];
         self.state = ExecutionState::Closed { how: Closure::Skipped };
         self.since = now;
         Commit { preconditions, appends, rows: vec![Row::Execution(self.clone())] }

@@ -5,9 +5,12 @@
 
 use crate::commit::{Commit, Control, Precondition, Row};
 use crate::event::{Actor, ActorKind, Candidate, Envelope, Event, Parent, Payload};
-use crate::id::{ConsumerId, IdempotencyKey, SourceId, TypeRef};
+use crate::id::{ConsumerId, ConsumerKey, IdempotencyKey, SourceId, TypeRef};
+use crate::lane::DamagedEvent;
 use crate::payload::TypedPayload;
-use crate::payload::system::{Operator, Paused, Redacted, RemovalsAccepted, RestartRequested, Resumed};
+use crate::payload::system::{
+    DamageSkipped, Operator, Paused, Redacted, RemovalsAccepted, RestartRequested, Resumed,
+};
 use crate::privacy::Privacy;
 use crate::time::Timestamp;
 
@@ -100,6 +103,32 @@ pub fn redact(
     let redacted = Redacted { event: event.id, reason: reason.to_owned(), operator };
     let appends = vec![redacted.candidate(envelope)];
     Ok(Some(Commit { preconditions: Vec::new(), appends, rows: vec![Row::Redact(event.id)] }))
+}
+
+/// Passes an event that a consumer stands still before because it is damaged, and has not begun. `progress` is where the
+/// consumer stands: everything of the source up to the event is closed.
+///
+/// Nothing of the event itself is needed, so the record has no parent.
+#[must_use]
+pub fn skip_damaged(
+    consumer: &ConsumerKey,
+    progress: u64,
+    damaged: &DamagedEvent,
+    reason: &str,
+    operator: Operator,
+    key: IdempotencyKey,
+) -> Commit {
+    let DamagedEvent { source, sequence, position } = damaged.clone();
+    let envelope = decision(&operator, key);
+    let (consumer, reason) = (consumer.clone(), reason.to_owned());
+    let pass = Row::Pass { consumer: consumer.clone(), source: source.clone(), sequence };
+    let here = (consumer.clone(), source.clone());
+    let preconditions = vec![
+        Precondition::ProgressIs { consumer: here.0.clone(), source: here.1.clone(), sequence: progress },
+        Precondition::Unclaimed { consumer: here.0, source: here.1, sequences: vec![sequence] },
+    ];
+    let skipped = DamageSkipped { consumer, source, sequence, position, reason, operator };
+    Commit { preconditions, appends: vec![skipped.candidate(envelope)], rows: vec![pass] }
 }
 
 fn change(consumer: &ConsumerId, before: Option<&Control>, after: Control, event: Candidate) -> Commit {

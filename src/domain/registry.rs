@@ -261,6 +261,7 @@ impl Registry {
             Definition::of::<payload::system::Resumed>(),
             Definition::of::<payload::system::RestartRequested>(),
             Definition::of::<payload::system::Skipped>(),
+            Definition::of::<payload::system::DamageSkipped>(),
             Definition::of::<payload::system::RetryRequested>(),
             Definition::of::<payload::system::RemovalsAccepted>(),
             Definition::of::<payload::system::Redacted>(),

@@ -133,6 +133,28 @@ impl View<'_> {
         Ok(None)
     }
 
+    /// Returns where the events of these types stand behind a sequence of a source, in order, as the index has it:
+    /// their sequences and positions.
+    fn typed(
+        &self,
+        kinds: impl IntoIterator<Item = u32>,
+        source: u32,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, u64)>, RowError> {
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        for kind in kinds {
+            let (from, to) = (key!(kind, source, after.saturating_add(1)), key!(kind, source + 1));
+            for (key, position) in self.range(Table::Types, &from, &to, limit)? {
+                let sequence = be64(key.get(8..).unwrap_or_default()).at(Table::Types, source)?;
+                found.push((sequence, be64(&position).at(Table::Types, source)?));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
     /// Returns the event that an index leads to.
     fn led_to(&self, place: Place) -> Result<Event, RowError> {
         self.event_at(&self.table(Table::Events)?, place)
@@ -400,18 +422,9 @@ impl Reader {
         let names = &self.shared.names;
         let Some(number) = names.number(NameKind::Source, source.as_str()) else { return Ok(Vec::new()) };
         let limit = limit.min(PAGE_ROWS_MAX);
+        let kinds = types.iter().filter_map(|kind| names.number(NameKind::Type, kind.as_str()));
         self.view(|view| {
-            let mut found: Vec<(u64, u64)> = Vec::new();
-            for kind in types.iter().filter_map(|kind| names.number(NameKind::Type, kind.as_str())) {
-                let (from, to) = (key!(kind, number, after.saturating_add(1)), key!(kind, number + 1));
-                for (key, position) in view.range(Table::Types, &from, &to, limit)? {
-                    let damaged = || RowError::damaged(Table::Types, format_args!("{source}"));
-                    let sequence = key.get(8..).and_then(|bytes| be64(bytes).ok()).ok_or_else(damaged)?;
-                    found.push((sequence, be64(&position).at(Table::Types, source)?));
-                }
-            }
-            found.sort_unstable();
-            found.dedup();
+            let found = view.typed(kinds, number, after, limit)?;
             let place = |(sequence, position)| Place { position, named: Some((number, sequence)) };
             view.page_at(found.into_iter().take(limit).map(place))
         })

@@ -280,7 +280,7 @@ fn check_rows(
     walk.page(view, last, findings)?;
     walk.check_heads_and_counts(view, findings)?;
     let runs = runs::check(view, walk, findings)?;
-    progress::check(view, matches, findings)?;
+    progress::check(view, matches, &walk.passed, findings)?;
     documents::check(view, findings)?;
     accounts::check(view, walk, findings)?;
     Ok(runs)

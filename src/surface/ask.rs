@@ -477,6 +477,15 @@ pub enum Target {
         /// The trigger.
         event: EventId,
     },
+    /// By a consumer and the place of a trigger: the only name that a damaged event has.
+    Place {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// The source.
+        source: SourceId,
+        /// The place in it.
+        sequence: u64,
+    },
 }
 
 #[cfg(test)]

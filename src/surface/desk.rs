@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::activate::{ActivateRequest, Told, activate, menu};
-use crate::ask::{Ask, EventFilter, Operate, Operated, Submit};
+use crate::ask::{Ask, EventFilter, Operate, Operated, Submit, Target};
 use crate::at_start::AtStart;
 use crate::chance;
 use crate::copies;
@@ -223,8 +223,11 @@ impl ServiceDesk {
                 self.tell(consumer).await?;
                 self.say(reply, &done).await
             }
-            Operate::Redact { .. } | Operate::Reconcile { .. } => {
-                self.say(reply, &self.decide(operation.clone(), peer).await?).await
+            Operate::Reconcile { .. } => self.say(reply, &self.decide(operation.clone(), peer).await?).await,
+            Operate::Redact { .. } => self.redact(operation, peer, reply).await,
+            Operate::Skip { target: Target::Place { consumer, source, sequence }, reason } => {
+                let place = (consumer.clone(), source.clone(), *sequence);
+                self.skip_damaged(place, reason.clone(), peer, reply).await
             }
             Operate::Judge(_) | Operate::Retract { .. } => {
                 self.say(reply, &self.judge(operation.clone(), peer).await?).await
@@ -487,6 +490,33 @@ impl ServiceDesk {
     async fn hand_in(&self, commit: thoughtstream_domain::commit::Commit) -> Result<Verdict, Failure> {
         let decided = timeout(DECIDE_PATIENCE, self.service.decide(commit)).await;
         decided.map_err(|_| stuck())?.map_err(|error| log_failure(&error))
+    }
+
+    /// Erases an event, and lets consumers look again that stand still because it is damaged.
+    async fn redact(&self, operation: Operate, peer: &Peer, reply: &Reply) -> Result<Exit, Failure> {
+        let done = self.decide(operation, peer).await?;
+        for (_, consumers) in query::damaged::standing(&self.live().await?.tree) {
+            for consumer in &consumers {
+                self.tell(consumer).await?;
+            }
+        }
+        self.say(reply, &done).await
+    }
+
+    /// Passes a damaged event for a consumer.
+    async fn skip_damaged(
+        &self,
+        (consumer, source, sequence): (ConsumerId, SourceId, u64),
+        reason: String,
+        peer: &Peer,
+        reply: &Reply,
+    ) -> Result<Exit, Failure> {
+        let by = Operation { operator: peer.operator(), now: now(), key: chance::key("decision")? };
+        let id = consumer.clone();
+        let skip = move |look: &Look<'_>| query::damaged::skip(look, (&id, &source, sequence), &reason, &by);
+        let done = self.settle_decision(self.looking(false, skip).await?).await?;
+        self.tell(&consumer).await?;
+        self.say(reply, &done).await
     }
 
     async fn tell(&self, consumer: &ConsumerId) -> Result<(), Failure> {

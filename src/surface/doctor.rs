@@ -274,6 +274,7 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
         Kind::LogUnwritable
         | Kind::ConsumerQuarantined
         | Kind::ExecutionQuarantined
+        | Kind::EventDamaged
         | Kind::ActorQuarantined
         | Kind::ProducerNotConnected
         | Kind::DeliveryUnconfirmed

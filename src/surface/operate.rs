@@ -6,13 +6,13 @@ use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::declaration::Catalog;
 use thoughtstream_domain::dispatch::reconcile;
 use thoughtstream_domain::id::{ConsumerId, DeliveryId, EventId, IdempotencyKey};
-use thoughtstream_domain::lifecycle::{Execution, ExecutionState};
+use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
 use thoughtstream_domain::operate as decide;
 use thoughtstream_domain::payload::delivery::Reconciled;
 use thoughtstream_domain::payload::system::Operator;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
-use thoughtstream_store::{Reader, Store};
+use thoughtstream_store::{Reader, RowError, Store};
 
 use crate::ask::{Operate, Target};
 use crate::exit::Exit;
@@ -22,7 +22,7 @@ use crate::query::consumers::is_on;
 use crate::query::inbox::is_passed;
 use crate::query::proposals::Home;
 use crate::query::runs::find_execution;
-use crate::query::{Look, inbox, unknown};
+use crate::query::{Look, damaged, inbox, unknown};
 use crate::render::line;
 use crate::submit::commit_alone;
 
@@ -149,22 +149,12 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
             let commit = execution.retry_now(now, operator, key);
             Ok(made("retried", &execution.id, Some(commit)))
         }
-        Operate::Skip { target, reason } => {
-            let mut execution = find(reader, target)?;
-            if let ExecutionState::Closed { how: thoughtstream_domain::lifecycle::Closure::Skipped } =
-                execution.state
-            {
-                return Ok(made("skipped", &execution.id, None));
-            }
-            let word = if is_passed(&execution) {
-                "dismissed"
-            } else {
-                waits(&execution)?;
-                "skipped"
-            };
-            let commit = execution.skip(now, reason, operator, key);
-            Ok(made(word, &execution.id, Some(commit)))
+        Operate::Skip { target: Target::Place { consumer, source, sequence }, reason } => {
+            bare_look(reader, now, |look| {
+                damaged::skip(look, (consumer, source, *sequence), reason, operation)
+            })
         }
+        Operate::Skip { target, reason } => skip_execution(reader, find(reader, target)?, reason, operation),
         Operate::Redact { event, reason } => {
             // What is damaged may be erased like everything else.
             let found = crate::query::events::find(&reader.showing_damage(), event)?;
@@ -200,6 +190,36 @@ pub fn decide(reader: &Reader, operate: &Operate, operation: &Operation) -> Resu
     }
 }
 
+/// Passes an execution, or dismisses one that was passed unprocessed. Triggers that are damaged are named by it, and it
+/// hangs on the others.
+pub(crate) fn skip_execution(
+    reader: &Reader,
+    mut execution: Execution,
+    reason: &str,
+    operation: &Operation,
+) -> Result<Decision, Failure> {
+    let Operation { operator, now, key } = operation.clone();
+    if matches!(execution.state, ExecutionState::Closed { how: Closure::Skipped }) {
+        return Ok(made("skipped", &execution.id, None));
+    }
+    let word = if is_passed(&execution) {
+        "dismissed"
+    } else {
+        waits(&execution)?;
+        "skipped"
+    };
+    let mut parents = Vec::new();
+    for (trigger, parent) in execution.triggers.iter().zip(execution.parents()) {
+        match reader.event_in(&execution.source, trigger.sequence) {
+            Ok(Some(event)) if event.id == trigger.id => parents.push(parent),
+            Ok(_) | Err(RowError::Damaged { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let commit = execution.skip_of(parents, now, reason, operator, key);
+    Ok(made(word, &execution.id, Some(commit)))
+}
+
 /// Says what became of a delivery whose end nobody knows.
 fn settle_delivery(
     reader: &Reader,
@@ -222,11 +242,18 @@ fn settle_delivery(
 
 /// Hides a thing in the list of what waits, as the log alone has it.
 fn postpone(reader: &Reader, id: &str, until: Timestamp, operation: &Operation) -> Result<Decision, Failure> {
-    let catalog = Catalog::of(&Registry::shipped());
-    // What would come of a change is no part of what waits under which name.
-    let (home, now) = (Home::of(None), operation.now);
-    let look = Look { reader, live: None, declared: None, catalog: &catalog, home: &home, now };
-    inbox::postpone(&inbox::everything(&look)?, id, until, operation)
+    bare_look(reader, operation.now, |look| inbox::postpone(&inbox::everything(look)?, id, until, operation))
+}
+
+/// Looks at the log alone, where no service runs. What would come of a change of memory is not looked at: it is no part
+/// of a decision that is made in this way.
+fn bare_look<T>(
+    reader: &Reader,
+    now: Timestamp,
+    look_at: impl FnOnce(&Look<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (catalog, home) = (Catalog::of(&Registry::shipped()), Home::of(None));
+    look_at(&Look { reader, live: None, declared: None, catalog: &catalog, home: &home, now })
 }
 
 /// The longest reason in UTF-16 code units: a sentence or two, as the event types say.
@@ -250,7 +277,7 @@ fn check_reason(operate: &Operate) -> Result<(), Failure> {
         .with_hint(format!("say why in 1 to {REASON_CHARACTERS_MAX} characters")))
 }
 
-fn made(word: &str, id: &impl std::fmt::Display, commit: Option<Commit>) -> Decision {
+pub(crate) fn made(word: &str, id: &impl std::fmt::Display, commit: Option<Commit>) -> Decision {
     let event = commit.as_ref().and_then(|commit| commit.appends.first()).map(|candidate| candidate.id());
     let done =
         Done { done: word.to_owned(), id: id.to_string(), already: commit.is_none(), note: None, event };
@@ -275,6 +302,11 @@ fn known(reader: &Reader, id: &ConsumerId) -> Result<Option<thoughtstream_domain
 pub(crate) fn find(reader: &Reader, target: &Target) -> Result<Execution, Failure> {
     match target {
         Target::Id { id } => find_execution(reader, id),
+        Target::Place { consumer, .. } => {
+            let what = "a place names what to skip, and no execution";
+            Err(Failure::new(Exit::Usage, "consumer.target", what)
+                .with_hint(format!("`thought why {consumer}` shows what waits")))
+        }
         Target::Event { consumer, event } => {
             let event = crate::query::events::find(reader, event)?;
             let mut found = None;

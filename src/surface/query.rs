@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod behind;
 pub mod consumers;
 pub mod context;
+pub(crate) mod damaged;
 pub mod deliveries;
 pub mod events;
 pub mod explain;

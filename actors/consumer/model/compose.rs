@@ -24,7 +24,7 @@ use thoughtstream_domain::slash;
 use thoughtstream_store::{RowError, SnapshotError};
 
 use super::super::attempt::{Attempt, Ended};
-use super::super::resume::triggers;
+use super::super::lanes::name;
 use super::{ModelWork, NO_BROKER, Prepared};
 use crate::runner::{RunFailure, any_erased};
 
@@ -61,11 +61,16 @@ impl Attempt {
         &self,
         work: &ModelWork,
         execution: &Execution,
-        events: Option<Vec<Event>>,
+        events: Vec<Event>,
     ) -> Result<Prepared, Ended> {
         match self.packet(work, execution, events) {
             Ok(prepared) => Ok(prepared),
             Err(Stopped::Failure(failure)) => Ok(Prepared::Refused(failure)),
+            // Nothing can be asked about this event as long as what belongs to it is damaged; about others, it can.
+            Err(Stopped::Unreadable(error @ RowError::Damaged { .. })) => {
+                name(&self.status, &error);
+                Ok(Prepared::Refused(RunFailure::of_damage()))
+            }
             Err(Stopped::Unreadable(error)) => Err(error.into()),
         }
     }
@@ -74,7 +79,7 @@ impl Attempt {
         &self,
         work: &ModelWork,
         execution: &Execution,
-        events: Option<Vec<Event>>,
+        events: Vec<Event>,
     ) -> Result<Prepared, Stopped> {
         match self.reader.packet(&execution.consumer, &execution.id) {
             Ok(Some(packet)) => {
@@ -90,10 +95,6 @@ impl Attempt {
                 return Err(Stopped::of_surroundings("context-snapshot-damaged"));
             }
         }
-        let events = match events {
-            Some(events) => events,
-            None => triggers(&self.reader, execution)?,
-        };
         if any_erased(&events) {
             return Err(Stopped::Failure(RunFailure::of_erased()));
         }

@@ -15,9 +15,10 @@ use thoughtstream_domain::payload::repair::{RepairProposed, RepairRequested};
 use thoughtstream_domain::payload::trace::{RunTraced, Step, TraceChunk};
 use thoughtstream_domain::provider::{AskError, Certainty, Usage};
 use thoughtstream_domain::repair::{self, AgentRole, Refused};
+use thoughtstream_store::RowError;
 
 use super::super::attempt::{Attempt, Ended};
-use super::super::resume::triggers;
+use super::super::resume::{TriggersError, triggers};
 use super::{Came, ModelWork, Silent};
 use crate::broker::Reply;
 use crate::killpoint::KillPoint;
@@ -84,7 +85,11 @@ impl Attempt {
     async fn request_of(&self, execution: &Execution) -> Result<Option<(EventId, RepairRequested)>, Ended> {
         let (reader, execution) = (self.reader.clone(), execution.clone());
         let read = tokio::task::spawn_blocking(move || triggers(&reader, &execution)).await;
-        let events = read.map_err(|_| Ended::Unreadable(None))??;
+        let events = read.map_err(|_| Ended::Unreadable(None))?.map_err(|error| match error {
+            // The attempt is open by now: its supervisor closes it.
+            TriggersError::Damaged(damaged) => RowError::Damaged { place: damaged.to_string() },
+            TriggersError::Unreadable(error) => error,
+        })?;
         let Some(event) = events.first() else { return Ok(None) };
         Ok(event.payload_as().ok().map(|request| (event.id, request)))
     }

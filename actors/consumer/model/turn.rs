@@ -11,10 +11,10 @@ use thoughtstream_domain::dispatch::AwaitedReply;
 use thoughtstream_domain::event::Event;
 use thoughtstream_domain::lifecycle::Execution;
 use thoughtstream_domain::payload::delivery;
+use thoughtstream_store::RowError;
 use tokio::sync::Notify;
 
 use super::super::attempt::{Attempt, Ended};
-use super::super::resume::triggers;
 use super::ModelWork;
 use crate::hub::SourceFilter;
 use crate::supervisor::Detail;
@@ -31,7 +31,7 @@ impl Attempt {
         &self,
         work: &ModelWork,
         execution: &Execution,
-        events: Option<&[Event]>,
+        events: &[Event],
     ) -> Result<(), Ended> {
         let ContextStrategy::Conversation(_) = &work.runner.strategy else { return Ok(()) };
         let answering = work.facilities.answering.get(&execution.source);
@@ -61,24 +61,19 @@ impl Attempt {
         }
     }
 
-    async fn awaited(
-        &self,
-        execution: &Execution,
-        events: Option<&[Event]>,
-    ) -> Result<Option<AwaitedReply>, Ended> {
-        let (reader, execution, events) =
-            (self.reader.clone(), execution.clone(), events.map(<[Event]>::to_vec));
+    async fn awaited(&self, execution: &Execution, events: &[Event]) -> Result<Option<AwaitedReply>, Ended> {
+        let Some(event) = events.first().cloned() else { return Ok(None) };
+        let (reader, execution) = (self.reader.clone(), execution.clone());
         let look = tokio::task::spawn_blocking(move || -> Result<Option<AwaitedReply>, Ended> {
             // What a later attempt sees is sealed, and no reply changes it.
             if reader.has_packet(&execution.consumer, &execution.id)? {
                 return Ok(None);
             }
-            let events = match events {
-                Some(events) => events,
-                None => triggers(&reader, &execution)?,
-            };
-            let Some(event) = events.first() else { return Ok(None) };
-            Ok(reader.awaited_reply(event, &execution.consumer.id)?)
+            match reader.awaited_reply(&event, &execution.consumer.id) {
+                // What is damaged there is met again where the context is composed, and named.
+                Err(RowError::Damaged { .. }) => Ok(None),
+                awaited => Ok(awaited?),
+            }
         });
         look.await.map_err(|_| Ended::Unreadable(None))?
     }

@@ -258,3 +258,49 @@ fn an_attempt_that_was_kept_out_is_forgotten() {
     lane.forget(event(1).position);
     assert_eq!(lane.running(), 0);
 }
+
+fn damaged(sequence: u64) -> DamagedEvent {
+    DamagedEvent { source: SourceId::parse("notes:x").unwrap(), sequence, position: sequence * 3 }
+}
+
+#[test]
+fn a_damaged_event_is_named_as_the_store_names_it_and_read_back() {
+    assert_eq!(damaged(7).to_string(), "events 21 (notes:x 7)");
+    assert_eq!(DamagedEvent::parse("events 21 (notes:x 7)"), Some(damaged(7)));
+    for other in ["", "events 21", "events 21 (notes:x)", "events x (notes:x 7)", "types 21 (notes:x 7)"] {
+        assert_eq!(DamagedEvent::parse(other), None, "{other}");
+    }
+}
+
+#[test]
+fn a_lane_finishes_what_stands_before_a_damaged_event_and_goes_no_further() {
+    let mut lane = Lane::resume(0, 0, vec![], 900);
+    assert_eq!(lane.step(T0, &SERIAL), Step::Read { after: 0, limit: 1 });
+    assert!(lane.read(0, vec![event(1)], 1, T0));
+    lane.stop_before(damaged(2));
+    let Step::Claim { events, .. } = lane.step(T0, &SERIAL) else { panic!("it claims what it has") };
+    let mut execution = fixed(&events, T0);
+    execution.state = ExecutionState::Closed { how: Closure::Completed };
+    lane.ended(execution);
+    // Neither reading, nor passing, nor what comes with a wake-up takes it any further.
+    lane.moved(1_000);
+    lane.offered(1, vec![event(3)], 3, T0, &SERIAL);
+    assert_eq!((lane.step(T0, &SERIAL), lane.state()), (Step::Idle, LaneState::Damaged));
+    assert_eq!((lane.damaged(), lane.behind()), (Some(&damaged(2)), 999));
+    assert!(!lane.read(1, vec![event(3)], 3, T0), "nothing was asked for");
+}
+
+#[test]
+fn a_retry_whose_trigger_is_damaged_is_taken_back_and_nothing_behind_it_is_begun() {
+    let wide = Limits { concurrency: 3, ..SERIAL };
+    let waiting = fixed(&[event(1)], T0);
+    let mut lane = Lane::resume(0, 1, vec![waiting], 9);
+    let Step::Retry(execution) = lane.step(T0, &wide) else { panic!("it tries again") };
+    assert!(matches!(lane.step(T0, &wide), Step::Read { after: 1, .. }));
+    assert!(lane.read(1, vec![event(2), event(3)], 3, T0));
+    lane.stop_at(execution.position(), damaged(1));
+    assert_eq!((lane.step(T0, &wide), lane.state()), (Step::Idle, LaneState::Damaged));
+    // The first of several is named.
+    lane.stop_before(damaged(5));
+    assert_eq!(lane.damaged(), Some(&damaged(1)));
+}

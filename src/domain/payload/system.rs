@@ -138,6 +138,25 @@ system_payload!(
     }
 );
 system_payload!(
+    /// Says that a person passed an event that a consumer had not begun, because what is stored of it is not what was
+    /// recorded. It is named by where it stands: its id may be what is damaged.
+    DamageSkipped, "stream.thought.system.damage-skipped", Writer::Decision, CONSUMER, {
+        /// The consumer version.
+        consumer: ConsumerKey,
+        /// The event's source.
+        source: SourceId,
+        /// Its place in the source.
+        sequence: u64,
+        /// Its place in the log.
+        position: u64,
+        /// Why, in the person's words.
+        #[schemars(length(min = 1, max = 1024))]
+        reason: String,
+        /// Who.
+        operator: Operator,
+    }
+);
+system_payload!(
     /// Says that a person asked for another attempt of a held or waiting execution.
     RetryRequested, "stream.thought.system.retry-requested", Writer::Decision, CONSUMER, {
         /// The consumer version.

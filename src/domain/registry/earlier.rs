@@ -284,6 +284,10 @@ mod tests {
             "b03a757f222580d6d958f289ad22cd053332dcd57e9b2a257c8d20e6ee6f6e2e",
         ),
         (
+            "stream.thought.system.damage-skipped@1",
+            "be28e57ad9d422fff1540561417b7767439292045ea04b5ac70839c902fbeb8a",
+        ),
+        (
             "stream.thought.system.restart-requested@1",
             "7d53694ff47c0c5c69abe26a157ed26d36ad9943a04c98e8c3baebae98246cba",
         ),

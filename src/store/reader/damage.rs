@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 
 use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::hash::ChainHash;
-use thoughtstream_domain::id::EventId;
+use thoughtstream_domain::id::{EventId, SourceId, TypeName};
+use thoughtstream_domain::lane::DamagedEvent;
 
-use super::{ReadTable, View};
+use super::{ReadTable, Reader, View};
 use crate::codec::be64;
+use crate::names::NameKind;
 use crate::record::{self, Stored};
 use crate::rows::{At, RowError};
 use crate::tables::{Table, key, position_key};
@@ -66,6 +68,37 @@ enum Before {
     Displaced,
     /// The event before cannot be read.
     Unreadable,
+}
+
+impl Reader {
+    /// Names the first event of these types behind a sequence of a source, if it is damaged: where
+    /// [`Reader::backlog`] from there answers [`RowError::Damaged`]. What is stored of the event is not looked at more
+    /// closely than that, and need not be readable.
+    ///
+    /// # Errors
+    /// [`RowError`] if the log cannot be read, or what is damaged is the index that leads to the event.
+    pub fn damaged_behind(
+        &self,
+        types: &[TypeName],
+        source: &SourceId,
+        after: u64,
+    ) -> Result<Option<DamagedEvent>, RowError> {
+        let names = &self.shared.names;
+        let Some(number) = names.number(NameKind::Source, source.as_str()) else { return Ok(None) };
+        let kinds = types.iter().filter_map(|kind| names.number(NameKind::Type, kind.as_str()));
+        self.view(|view| {
+            let Some((sequence, position)) = view.typed(kinds, number, after, 1)?.into_iter().next() else {
+                return Ok(None);
+            };
+            match view.led_to(Place { position, named: Some((number, sequence)) }) {
+                Ok(event) if event.payload != Payload::Damaged => Ok(None),
+                Ok(_) | Err(RowError::Damaged { .. }) => {
+                    Ok(Some(DamagedEvent { source: source.clone(), sequence, position }))
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
 }
 
 impl View<'_> {

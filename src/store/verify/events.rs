@@ -6,11 +6,11 @@ use redb::{ReadableTable, ReadableTableMetadata};
 use thoughtstream_domain::accounting::{Charge, Released, Settled};
 use thoughtstream_domain::event::Payload;
 use thoughtstream_domain::hash::ChainHash;
-use thoughtstream_domain::id::{EventId, RunId, SourceId};
+use thoughtstream_domain::id::{ConsumerKey, EventId, RunId, SourceId};
 use thoughtstream_domain::lifecycle::RunState;
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::run::{Reserved, RunStamp};
-use thoughtstream_domain::payload::system::Redacted;
+use thoughtstream_domain::payload::system::{DamageSkipped, Redacted};
 use thoughtstream_domain::time::Timestamp;
 
 use super::named::Named;
@@ -41,6 +41,8 @@ pub(super) struct Walk {
     redactions: BTreeSet<EventId>,
     since: Option<Head>,
     extends: bool,
+    /// What people passed because it was damaged: no execution holds it, whatever became of it since.
+    pub(super) passed: BTreeSet<(ConsumerKey, SourceId, u64)>,
     /// The first eight bytes of each run id, once for each event of that kind; sorted when all are there.
     pub(super) received: Vec<u64>,
     pub(super) ended: Vec<(u64, u8)>,
@@ -110,6 +112,7 @@ impl Walk {
             redactions: BTreeSet::new(),
             extends: since.is_none_or(|since| since == Head::of(0, &BTreeMap::new())),
             since,
+            passed: BTreeSet::new(),
             received: Vec::new(),
             ended: Vec::new(),
             reserved: BTreeMap::new(),
@@ -337,6 +340,10 @@ impl Walk {
         let event = &stored.event;
         if event.kind.name.as_str() == Redacted::NAME {
             self.redactions.extend(event.payload_as::<Redacted>().ok().map(|payload| payload.event));
+            return;
+        }
+        if let Ok(DamageSkipped { consumer, source, sequence, .. }) = event.payload_as() {
+            self.passed.insert((consumer, source, sequence));
             return;
         }
         let Some(what) = event.kind.name.as_str().strip_prefix("stream.thought.run.") else { return };

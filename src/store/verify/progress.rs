@@ -4,9 +4,10 @@
 //! execution holds therefore lies above it, the first claim above it is not closed, and every matching event
 //! up to the last claim is held by some execution.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redb::ReadableTable;
+use thoughtstream_domain::id::{ConsumerKey, SourceId};
 use thoughtstream_domain::lifecycle::ExecutionStatus;
 
 use super::{FindingKind, Findings, Matches};
@@ -44,6 +45,7 @@ type Lanes = BTreeMap<(u32, u32), Lane>;
 pub(super) fn check(
     view: &View<'_>,
     matches: &Option<&Matches<'_>>,
+    passed: &BTreeSet<(ConsumerKey, SourceId, u64)>,
     findings: &mut Findings,
 ) -> Result<(), RowError> {
     let lanes = read_lanes(view, findings)?;
@@ -60,7 +62,7 @@ pub(super) fn check(
         check_lane(lane, &place, findings);
     }
     match matches {
-        Some(matches) => check_matches(view, matches, &lanes, findings),
+        Some(matches) => check_matches(view, matches, &lanes, passed, findings),
         None => Ok(()),
     }
 }
@@ -152,6 +154,7 @@ fn check_matches(
     view: &View<'_>,
     matches: &Matches<'_>,
     lanes: &Lanes,
+    passed: &BTreeSet<(ConsumerKey, SourceId, u64)>,
     findings: &mut Findings,
 ) -> Result<(), RowError> {
     let events = view.table(Table::Events)?;
@@ -171,7 +174,8 @@ fn check_matches(
             }
             let Some(key) = names.consumer(*consumer) else { continue };
             let held = lane.is_closed(sequence) || lane.unsettled.contains_key(&sequence);
-            if !held && matches(&key, &stored.event) {
+            let is_passed = || passed.contains(&(key.clone(), stored.event.source.clone(), sequence));
+            if !held && matches(&key, &stored.event) && !is_passed() {
                 let message = format_args!(
                     "{} matches at sequence {sequence} and was never processed",
                     stored.event.id

@@ -1,7 +1,7 @@
 //! `thought consumer`: look at consumers, and move them.
 
 use clap::{Args, Subcommand};
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId, ExecutionId, RunId};
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId, ExecutionId, RunId, SourceId};
 
 use super::asking::{self, Gather};
 use super::operating;
@@ -26,7 +26,7 @@ pub enum ConsumerCommand {
     Restart(IdArgs),
     /// Try a held or waiting execution again at once
     Retry(TargetArgs),
-    /// Pass a held or waiting execution, or dismiss one that was passed unprocessed, and record why
+    /// Pass a held or waiting execution or a damaged event, or dismiss what was passed unprocessed, and record why
     Skip(SkipArgs),
     /// Say clause by clause why an event does or does not match a consumer, and what came of it
     Explain(ExplainArgs),
@@ -75,6 +75,12 @@ pub struct SkipArgs {
     /// Which execution
     #[command(flatten)]
     pub target: TargetArgs,
+    /// The source on which the consumer stands still before an event that is damaged
+    #[arg(long, value_name = "SOURCE", requires = "sequence", conflicts_with = "event")]
+    pub source: Option<SourceId>,
+    /// The place of that event in its source
+    #[arg(long, value_name = "N", requires = "source")]
+    pub sequence: Option<u64>,
     /// Why it may be passed
     #[arg(long, value_parser = reason)]
     pub reason: String,
@@ -146,8 +152,12 @@ pub fn run(command: ConsumerCommand, session: &Session, out: &mut Out) -> Result
         ConsumerCommand::Retry(target_args) => {
             operate(Operate::Retry { target: target(target_args, session)? }, out)
         }
-        ConsumerCommand::Skip(SkipArgs { target: args, reason }) => {
-            operate(Operate::Skip { target: target(args, session)?, reason }, out)
+        ConsumerCommand::Skip(SkipArgs { target: args, source, sequence, reason }) => {
+            let target = match source.zip(sequence) {
+                Some(place) => place_target(&args.id, place)?,
+                None => target(args, session)?,
+            };
+            operate(Operate::Skip { target, reason }, out)
         }
     }
 }
@@ -161,6 +171,14 @@ fn waits(consumer: &ConsumerId, session: &Session) -> Result<bool, Failure> {
     // One that nobody knows is told by whoever is asked about it.
     let known = its.peek().is_some();
     Ok(!known || its.any(|one| one.held > 0 || one.next.is_some()))
+}
+
+/// Names an event by its place; a consumer stands still there, so a consumer is what must be named.
+fn place_target(id: &str, (source, sequence): (SourceId, u64)) -> Result<Target, Failure> {
+    let consumer = ConsumerId::parse(id).map_err(|error| {
+        Failure::new(Exit::Usage, "consumer.target", format!("`{id}` is no consumer")).because(&error)
+    })?;
+    Ok(Target::Place { consumer, source, sequence })
 }
 
 fn target(args: TargetArgs, session: &Session) -> Result<Target, Failure> {

@@ -166,14 +166,23 @@ impl Heads {
 }
 
 /// Says behind which event a consumer's work on a source begins.
-struct Start {
+pub(super) struct Start {
     /// Behind this place of the source …
-    after: u64,
+    pub(super) after: u64,
     /// … and behind this position of the log.
-    position: u64,
+    pub(super) position: u64,
 }
 
-fn start(reader: &Reader, key: &ConsumerKey, source: &SourceId, replay: Replay) -> Result<Start, Failure> {
+/// Reads behind which event a consumer's work on a source begins.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub(super) fn start(
+    reader: &Reader,
+    key: &ConsumerKey,
+    source: &SourceId,
+    replay: Replay,
+) -> Result<Start, Failure> {
     if let Some(progress) = reader.progress_row(key, source)? {
         return Ok(Start { after: progress, position: 0 });
     }

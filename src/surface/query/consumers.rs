@@ -16,6 +16,7 @@ use thoughtstream_store::Reader;
 
 use super::Look;
 use super::behind::{Behind, Heads, behind};
+use super::damaged;
 use super::tree::{ConsumerNodes, LastExit, Node};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -324,6 +325,13 @@ fn standing(
     }
     if let Some(held) = held_of(unsettled) {
         return held;
+    }
+    if let Some(damaged) = live.and_then(|node| damaged::of(node).into_iter().next()) {
+        return Word {
+            why: Some(damaged::why(&damaged)),
+            command: Some(damaged::skip_command(id, &damaged)),
+            ..word(State::Held, None)
+        };
     }
     if let Some(since) = control.paused_since {
         return Word {

@@ -45,6 +45,8 @@ pub enum Kind {
     ExecutionQuarantined,
     /// An event waits by declaration.
     ExecutionHeld,
+    /// An event is not what was recorded, and consumers stand still before it.
+    EventDamaged,
     /// An event could not be processed, and was passed by declaration.
     Unprocessed,
     /// An attempt was interrupted and its end is not known.
@@ -85,6 +87,7 @@ impl Kind {
             Self::ConsumerPaused => "consumer-paused",
             Self::ExecutionQuarantined => "execution-quarantined",
             Self::ExecutionHeld => "execution-held",
+            Self::EventDamaged => "event-damaged",
             Self::Unprocessed => "unprocessed",
             Self::StatusUnknown => "status-unknown",
             Self::Incident => "incident",
@@ -157,6 +160,7 @@ pub fn inbox(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
 pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     let mut found = Vec::new();
     service(look, &mut found);
+    super::damaged::waiting(look, &mut found);
     controls(look, &mut found)?;
     activations(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;

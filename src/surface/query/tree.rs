@@ -137,6 +137,11 @@ impl<'n> ConsumerNodes<'n> {
         }
     }
 
+    /// Returns all of them by the consumers' ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConsumerId, &'n Node)> {
+        self.0.iter().filter_map(|(id, node)| Some((ConsumerId::parse(id).ok()?, *node)))
+    }
+
     /// Returns a consumer's node.
     pub(crate) fn get(&self, id: &ConsumerId) -> Option<&'n Node> {
         self.0.get(id.as_str()).copied()

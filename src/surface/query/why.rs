@@ -19,7 +19,7 @@ use super::events::find;
 use super::inbox::is_passed;
 use super::proposals::{self, Proposal};
 use super::runs::find_execution;
-use super::{Look, inbox, unknown};
+use super::{Look, damaged, inbox, unknown};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::count;
@@ -272,7 +272,7 @@ fn of_proposal(proposal: Proposal) -> Why {
 
 fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
     if event.payload == Payload::Damaged {
-        return Ok(of_damaged(event));
+        return Ok(of_damaged(look, event));
     }
     if let Some(proposal) = proposals::one(look.reader, event, proposals::eye(look, false))? {
         return Ok(of_proposal(proposal));
@@ -298,21 +298,20 @@ fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
 }
 
 /// Says that what is stored of an event is not what was recorded, and how that ends.
-fn of_damaged(event: &Event) -> Why {
+fn of_damaged(look: &Look<'_>, event: &Event) -> Why {
+    let mut commands = vec!["thought verify".to_owned()];
+    let standing = look.live.map(|live| damaged::standing(&live.tree)).unwrap_or_default();
+    for (damaged, consumers) in standing.iter().filter(|(damaged, _)| damaged.position == event.position) {
+        commands.extend(consumers.iter().map(|consumer| damaged::skip_command(consumer, damaged)));
+    }
+    commands.push(damaged::redact_command(&event.id));
     let fact = format!(
         "it is recorded as number {} of {}, and what is stored of it is not what was recorded: nothing acts on it, \
-         and who needs it stands still there until the log is restored, or the event is erased where only its \
-         payload is another",
+         and who needs it stands still there until the log is restored, a person passes it, or it is erased where \
+         only its payload is another",
         event.sequence, event.source
     );
-    Why {
-        since: Some(event.recorded_at),
-        commands: vec![
-            "thought verify".to_owned(),
-            format!("thought event redact {} --reason TEXT", event.id),
-        ],
-        ..plain(event.id, "event", "damaged", fact)
-    }
+    Why { since: Some(event.recorded_at), commands, ..plain(event.id, "event", "damaged", fact) }
 }
 
 /// Says what one consumer has to do with an event; nothing if it does not match.
@@ -437,6 +436,9 @@ fn of_consumer(look: &Look<'_>, id: &ConsumerId, asked: &str) -> Result<Why, Fai
     let fact = match consumer.state {
         State::Quarantined if consumer.held > 0 => format!("it stands still on an event that failed ({why})"),
         State::Quarantined => format!("its actor ended too often ({why}) and waits for a person"),
+        State::Held if consumer.held == 0 => format!(
+            "it stands still on a source, and only there ({why}), until the log is restored or a person passes the event"
+        ),
         State::Held => format!("it waits for a person to retry or skip {} events ({why})", consumer.held),
         State::Paused => format!("a person paused it: {why}"),
         State::Restarting => format!("its actor is being started anew ({why})"),

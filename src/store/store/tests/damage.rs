@@ -1,9 +1,12 @@
 //! What is stored of an event is held against its source's chain by every look, and what it costs.
 
+use thoughtstream_domain::commit::{Refusal, Row};
 use thoughtstream_domain::event::{ActorKind, Event, Payload, Reference};
 use thoughtstream_domain::hash::{ChainHash, Sha256Hash};
-use thoughtstream_domain::id::{EventId, TypeName};
+use thoughtstream_domain::id::{ConsumerKey, EventId, TypeName};
+use thoughtstream_domain::operate::{redact, skip_damaged};
 use thoughtstream_domain::payload::run::RunReceived;
+use thoughtstream_domain::payload::system::Operator;
 
 use super::verification::{change_row, check, remove_row, rich};
 use super::*;
@@ -11,6 +14,7 @@ use crate::names::NameKind;
 use crate::reader::damage::LINKS_READ;
 use crate::record::{self, Stored};
 use crate::tables::{Table, position_key};
+use crate::verify::{FindingKind, Options as VerifyOptions, verify};
 use crate::{Reader, RowError};
 
 /// A log in which two sources take turns, and one event of the first that has every member. Answers that event.
@@ -205,4 +209,46 @@ fn to_walk_a_source_costs_one_link_and_a_single_event_two_at_most() {
     assert_eq!(read(&|| usize::from(reader.event_in(&desk, 20).unwrap().is_some())), (1, 2));
     // All sources are walked side by side.
     assert_eq!(read(&|| reader.page_after(0, 1000).unwrap().len()), (80, 0));
+}
+
+#[test]
+fn what_a_person_passed_as_damaged_was_not_passed_over_whatever_becomes_of_it() {
+    let (_, mut store) = rich();
+    let sound = store.reader.event_in(&source("notes:desk"), 1).unwrap().unwrap();
+    let types = [sound.kind.name.clone()];
+    change_row(&store, Table::Events, &position_key(1), |row| *row.last_mut().unwrap() ^= 1);
+    let damaged = store.reader.damaged_behind(&types, &sound.source, 0).unwrap().unwrap();
+    assert_eq!(damaged.to_string(), "events 1 (notes:desk 1)");
+    assert_eq!(store.reader.damaged_behind(&types, &sound.source, 1).unwrap(), None);
+    let (operator, other) = (Operator { uid: 1, pid: 1, tty: None }, ConsumerKey::parse("other@1").unwrap());
+    let key = |text: &str| IdempotencyKey::parse(text).unwrap();
+    let skip = |progress| skip_damaged(&other, progress, &damaged, "lost", operator.clone(), key("pass"));
+    // Whoever looked at another moment is refused.
+    let verdict = one(&mut store, &skip(3));
+    assert!(matches!(verdict, Verdict::Refused(Refusal::Precondition { .. })), "{verdict:?}");
+    committed(&mut store, &skip(0));
+    assert_eq!(store.reader.progress(&other, &sound.source).unwrap(), 1);
+    let shown = store.reader.showing_damage().event_at(1).unwrap().unwrap();
+    let erased = redact(&shown, "lost", operator.clone(), key("erase")).unwrap().unwrap();
+    committed(&mut store, &erased);
+    assert_eq!(store.reader.damaged_behind(&types, &sound.source, 0).unwrap(), None);
+    let its = |consumer: &ConsumerKey, event: &Event| *consumer == other && event.id == sound.id;
+    let report = verify(&store.reader, VerifyOptions { matches: Some(&its), ..VerifyOptions::default() });
+    assert!(report.as_ref().unwrap().ok, "{report:?}");
+    let passed = Commit {
+        rows: vec![Row::Pass {
+            consumer: ConsumerKey::parse("third@1").unwrap(),
+            source: sound.source,
+            sequence: 1,
+        }],
+        ..Commit::default()
+    };
+    committed(&mut store, &passed);
+    let third = |consumer: &ConsumerKey, _: &Event| consumer.id.as_str() == "third";
+    let report = verify(&store.reader, VerifyOptions { matches: Some(&third), ..VerifyOptions::default() });
+    assert_eq!(
+        report.unwrap().findings[0].kind,
+        FindingKind::Progress,
+        "without a record it was passed over"
+    );
 }

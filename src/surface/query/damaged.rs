@@ -1,0 +1,175 @@
+//! Consumers that stand still on a source before an event that is not what was recorded, and the way past it.
+
+use std::collections::BTreeMap;
+
+use thoughtstream_domain::commit::ExecutionKey;
+use thoughtstream_domain::event::Event;
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId, SourceId, TypeName};
+use thoughtstream_domain::lane::DamagedEvent;
+use thoughtstream_domain::operate::skip_damaged;
+use thoughtstream_store::{Reader, RowError};
+
+use super::Look;
+use super::behind::{start, subscription};
+use super::consumers::enabled;
+use super::inbox::{Kind, Waiting};
+use super::tree::{ConsumerNodes, Node};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operate::{Decision, Operation, made, skip_execution};
+
+/// Under which name a consumer shows the damaged events that it stands still before.
+const DAMAGED: &str = "damaged";
+
+/// How many events are read at once.
+const PAGE: usize = 1000;
+
+/// Returns the damaged events that a running consumer stands still before.
+pub(crate) fn of(node: &Node) -> Vec<DamagedEvent> {
+    let told = node.detail.get(DAMAGED).and_then(serde_json::Value::as_array);
+    told.into_iter().flatten().filter_map(|one| DamagedEvent::parse(one.as_str()?)).collect()
+}
+
+/// Says in a few words why a consumer stands still.
+pub(crate) fn why(damaged: &DamagedEvent) -> String {
+    format!("event-damaged: {damaged} is not what was recorded")
+}
+
+/// Returns the command that passes a damaged event for a consumer.
+pub(crate) fn skip_command(consumer: &ConsumerId, damaged: &DamagedEvent) -> String {
+    let DamagedEvent { source, sequence, .. } = damaged;
+    format!("thought consumer skip {consumer} --source {source} --sequence {sequence} --reason TEXT")
+}
+
+/// Returns the consumers that stand still before each damaged event, in the order of the log.
+pub(crate) fn standing(tree: &Node) -> Vec<(DamagedEvent, Vec<ConsumerId>)> {
+    let mut found: BTreeMap<u64, (DamagedEvent, Vec<ConsumerId>)> = BTreeMap::new();
+    for (id, node) in ConsumerNodes::of(tree).iter() {
+        for damaged in of(node) {
+            found.entry(damaged.position).or_insert_with(|| (damaged, Vec::new())).1.push(id.clone());
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Adds the damaged events that running consumers stand still before, each with all of them.
+pub(super) fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) {
+    let Some(live) = look.live else { return };
+    for (damaged, consumers) in standing(&live.tree) {
+        let id = id_of(look.reader, &damaged);
+        let names: Vec<&str> = consumers.iter().map(ConsumerId::as_str).collect();
+        let stand = if names.len() == 1 { "stands" } else { "stand" };
+        let mut ways: Vec<String> = consumers.iter().map(|id| skip_command(id, &damaged)).collect();
+        ways.extend(id.map(|id| redact_command(&id)));
+        found.push(Waiting {
+            kind: Kind::EventDamaged,
+            id: id.map_or_else(|| damaged.source.to_string(), |id| id.to_string()),
+            since: None,
+            why: format!("{}; {} {stand} still there", why(&damaged), names.join(", ")),
+            command: "thought verify".to_owned(),
+            ways,
+            hidden_until: None,
+        });
+    }
+}
+
+/// Returns the command that erases what is left of an event, if that is what is damaged.
+pub(super) fn redact_command(id: &EventId) -> String {
+    format!("thought event redact {id} --reason TEXT")
+}
+
+/// Returns the id of a damaged event, if it can still be found by that.
+fn id_of(reader: &Reader, damaged: &DamagedEvent) -> Option<EventId> {
+    let shown = reader.showing_damage();
+    let id = shown.event_in(&damaged.source, damaged.sequence).ok()??.id;
+    let found = shown.event(&id).ok()??;
+    (found.position == damaged.position).then_some(id)
+}
+
+/// Works out the commit that passes a damaged event for a consumer: the execution that has it as a trigger, or the bare
+/// place if the consumer has not begun it.
+///
+/// # Errors
+/// [`Failure`] if the consumer does not stand still exactly there, or the log cannot be read.
+pub(crate) fn skip(
+    look: &Look<'_>,
+    (consumer, source, sequence): (&ConsumerId, &SourceId, u64),
+    reason: &str,
+    operation: &Operation,
+) -> Result<Decision, Failure> {
+    let reader = look.reader;
+    let key = version(reader, consumer)?;
+    let claims = reader.claims(&key, source, usize::MAX)?;
+    if let Some(claim) = claims.iter().find(|claim| claim.sequence == sequence && !claim.closed) {
+        let at = ExecutionKey { consumer: key, position: claim.execution };
+        let execution =
+            reader.execution(&at)?.ok_or_else(|| elsewhere(consumer, source, sequence, "gone"))?;
+        return skip_execution(reader, execution, reason, operation);
+    }
+    if let Some(claim) = claims.iter().find(|claim| !claim.closed && claim.sequence < sequence) {
+        let what = format!("number {} waits before it", claim.sequence);
+        return Err(elsewhere(consumer, source, sequence, &what));
+    }
+    let Some(subscription) = subscription(look, &key)? else {
+        let what =
+            format!("the declaration of {key} cannot be read here, so nobody knows what stands before it");
+        return Err(Failure::new(Exit::Refused, "consumer.declaration", what)
+            .with_hint("do it while the service runs"));
+    };
+    let types: Vec<TypeName> = subscription.accepted_types().iter().cloned().collect();
+    let progress = reader.progress(&key, source)?;
+    let start = start(reader, &key, source, subscription.replay())?;
+    let mut after = start.after;
+    loop {
+        let page = match reader.backlog(&types, source, after, PAGE) {
+            Err(RowError::Damaged { .. }) => break,
+            page => page?,
+        };
+        let waits = |event: &&Event| {
+            event.position > start.position
+                && subscription.matches(event)
+                && !claims.iter().any(|claim| claim.sequence == event.sequence)
+        };
+        if let Some(event) = page.iter().find(waits).filter(|event| event.sequence <= sequence) {
+            let what = if event.sequence == sequence {
+                "it is what was recorded".to_owned()
+            } else {
+                format!("number {} is not done yet", event.sequence)
+            };
+            return Err(elsewhere(consumer, source, sequence, &what));
+        }
+        match page.last() {
+            Some(last) if last.sequence < sequence => after = last.sequence,
+            Some(_) | None => {
+                return Err(elsewhere(consumer, source, sequence, "it does not stand in the way"));
+            }
+        }
+    }
+    match reader.damaged_behind(&types, source, after)? {
+        Some(damaged) if damaged.sequence == sequence => {
+            let Operation { operator, key: act, .. } = operation.clone();
+            let commit = skip_damaged(&key, progress, &damaged, reason, operator, act);
+            Ok(made("skipped", &format!("{source} {sequence}"), Some(commit)))
+        }
+        Some(damaged) => {
+            let what = format!("{damaged} is in the way first");
+            Err(elsewhere(consumer, source, sequence, &what))
+        }
+        None => Err(elsewhere(consumer, source, sequence, "it is what was recorded")),
+    }
+}
+
+/// Returns the version of a consumer that is enabled.
+fn version(reader: &Reader, consumer: &ConsumerId) -> Result<ConsumerKey, Failure> {
+    let enabled = enabled(reader)?.unwrap_or_default();
+    enabled.into_iter().find(|key| key.id == *consumer).ok_or_else(|| {
+        let what = format!("{consumer} is not enabled: it stands still nowhere");
+        Failure::new(Exit::Refused, "consumer.disabled", what)
+    })
+}
+
+fn elsewhere(consumer: &ConsumerId, source: &SourceId, sequence: u64, what: &str) -> Failure {
+    let text = format!("{consumer} does not stand still before number {sequence} of {source}: {what}");
+    Failure::new(Exit::Refused, "consumer.not-damaged", text)
+        .with_hint(format!("`thought why {consumer}` says where it stands"))
+}
