@@ -1,7 +1,8 @@
 //! How the service ends, and how commands end whose service does: at once on a second signal, with 70 when its writer is
 //! given up, with 5 when an answer is lost, with 4 when nobody answers; and what the service manager is told.
 
-use std::process::{Child, Stdio};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -31,7 +32,7 @@ fn appending(world: &World, key: &str) -> Child {
     let payload = world.base().join("payload");
     std::fs::write(&payload, r#"{"text":"x"}"#).unwrap();
     let mut command = world.command(&arguments);
-    command.stdin(std::fs::File::open(payload).unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(std::fs::File::open(payload).unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
@@ -254,6 +255,57 @@ fn a_service_that_stands_still_is_named_and_nobody_hangs() {
     assert!(states.is_empty(), "{states:?}");
     assert_eq!(world.append("k", "x").expect(0).json()["already"], false);
     assert_eq!(running.stop(), 0);
+}
+
+/// Starts a command, and waits until it has shown its first line.
+fn following(world: &World, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    let mut child = world.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    assert!(stdout.read_line(&mut String::new()).unwrap() > 0, "{arguments:?} has shown nothing");
+    (child, stdout)
+}
+
+#[test]
+fn whoever_is_being_answered_by_a_service_that_then_stands_still_is_told_so_and_nobody_hangs() {
+    let world = rehearsal();
+    let running = world.serve(&[]);
+    world.append("first", "x").expect(0);
+    let tail = ["event", "tail", "--source", "notes:test", "--after", "0"];
+    let followers = [&tail[..], &["tree", "--watch", "--json"]].map(|arguments| following(&world, arguments));
+    arm(&world, "commit.before", "hold");
+    let append = appending(&world, "k");
+    until_logged(&world, "commit.before");
+    running.signal(Signal::SIGSTOP);
+    let pid = format!("(process {}) stands still", running.pid());
+    for (child, stdout) in followers {
+        let answer = Answer::from(child.wait_with_output().unwrap());
+        assert_eq!(answer.code, 4, "{answer:?}");
+        assert!(answer.stderr.contains(&pid) && answer.stderr.contains("end that process"), "{answer:?}");
+        drop(stdout);
+    }
+    // What was to change something may have been done, and can be said again.
+    let answer = Answer::from(append.wait_with_output().unwrap());
+    assert_eq!(answer.code, 5, "{answer:?}");
+    assert!(answer.stderr.contains(&pid) && answer.stderr.contains("--key k"), "{answer:?}");
+    running.kill();
+    let running = world.serve(&[]);
+    assert_eq!(world.append("k", "x").expect(0).json()["already"], false, "nothing of it was written");
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn an_answer_that_takes_its_time_is_waited_for_while_the_service_greets_whoever_comes() {
+    let world = rehearsal();
+    let running = world.serve(&[]);
+    world.until_idle();
+    arm(&world, "commit.before", "hold");
+    let append = appending(&world, "k");
+    // Longer than a silent service is given: this is what the service itself says in the end.
+    let answer = Answer::from(append.wait_with_output().unwrap());
+    assert_eq!(answer.code, 5, "{answer:?}");
+    assert!(answer.stderr.contains("the log has not answered for 30 s"), "{answer:?}");
+    assert!(!answer.stderr.contains("stands still"), "{answer:?}");
+    running.kill();
 }
 
 /// Runs a command that can write none of its answer.

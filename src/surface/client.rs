@@ -1,6 +1,8 @@
 //! Reaches whoever knows: the service if one holds the store, else the store itself.
 
-use std::io::{self, BufRead as _, BufReader, Write as _};
+mod patience;
+
+use std::io::{self, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,8 +20,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::query::Sink;
 use crate::session::Session;
-use crate::socket::{ANSWER_BYTES_MAX, Door, Frame, Greeting, Hello, PROTOCOL, peer_of, recorded};
+use crate::socket::{Door, Frame, Greeting, Hello, PROTOCOL, peer_of, recorded};
 use crate::submit::check_place;
+
+use patience::{Frames, Place};
 
 /// The name of the lock that the owner of a data directory holds.
 pub const LOCK: &str = "service";
@@ -268,8 +272,12 @@ fn enter(data: &Path, door: Door, owner: &OwnerRecord) -> Result<Option<Connecti
         Door::Ask => ask,
         Door::Operator => operator,
     };
-    match UnixStream::connect(&path) {
-        Ok(stream) => Connection::greet(stream, owner),
+    match patience::reach(&path) {
+        Ok(Some(stream)) => {
+            let place = Place { data: data.to_owned(), door: path, pid: owner.process.pid };
+            Connection::greet(stream, place, owner)
+        }
+        Ok(None) => Ok(None),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             Ok(None)
         }
@@ -283,14 +291,14 @@ fn enter(data: &Path, door: Door, owner: &OwnerRecord) -> Result<Option<Connecti
 /// Is a conversation with a running service.
 #[derive(Debug)]
 pub struct Connection {
-    read: BufReader<UnixStream>,
+    frames: Frames,
     write: UnixStream,
     greeting: Greeting,
 }
 
 impl Connection {
     /// Exchanges greetings; nothing if the other side hung up: it is on its way down, or not yet up.
-    fn greet(stream: UnixStream, owner: &OwnerRecord) -> Result<Option<Self>, Failure> {
+    fn greet(stream: UnixStream, place: Place, owner: &OwnerRecord) -> Result<Option<Self>, Failure> {
         let connection = |error: io::Error| silent(owner).because(&error);
         let peer = peer_of(&stream).map_err(|error| connection(error.into()))?;
         // Whoever answers must be able to hold our data: this user, or root.
@@ -304,15 +312,15 @@ impl Connection {
         let mut read = BufReader::new(stream);
         // A door that is full sends its refusal before it reads anything.
         send(&write, &Hello::ours()).ok();
-        let first = match hear(&mut read) {
+        let first = match patience::hear(&mut read, &mut Vec::new()) {
             Ok(first) => first,
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
             Err(error) => return Err(connection(error)),
         };
         match first {
             Some(Frame::Greeting(greeting)) if greeting.protocol == PROTOCOL => {
-                read.get_ref().set_read_timeout(None).map_err(connection)?;
-                Ok(Some(Self { read, write, greeting }))
+                let frames = Frames::new(read, place).map_err(connection)?;
+                Ok(Some(Self { frames, write, greeting }))
             }
             None => Ok(None),
             Some(Frame::Greeting(greeting)) => {
@@ -337,17 +345,20 @@ impl Connection {
     /// Asks one thing and hands the answer over, value by value.
     ///
     /// # Errors
-    /// The service's [`Failure`], or exit code 5 if the request went out and its answer was lost.
+    /// The service's [`Failure`]; exit code 5 if a change was asked for and its answer was lost, 4 if anything else
+    /// was. A service that stands still loses an answer as well: it is given up once it greets nobody any more.
     pub fn ask(&mut self, request: &Operated, sink: &mut dyn Sink) -> Result<Exit, Failure> {
-        send(&self.write, request).map_err(|error| lost(request, &error))?;
+        let pid = self.greeting.pid;
+        let lost = |error: &io::Error| lost(request, pid, error);
+        send(&self.write, request).map_err(|error| lost(&error))?;
         loop {
-            match hear(&mut self.read).map_err(|error| lost(request, &error))? {
+            match self.frames.next().map_err(|error| lost(&error))? {
                 Some(Frame::Item(value)) => sink.value(value)?,
                 Some(Frame::Progress(progress)) => sink.progress(progress),
                 Some(Frame::End(code)) => return Ok(Exit::from_code(code)),
                 Some(Frame::Failure(failure)) => return Err(*failure),
                 Some(Frame::Greeting(_)) | None => {
-                    return Err(lost(request, &io::ErrorKind::UnexpectedEof.into()));
+                    return Err(lost(&io::ErrorKind::UnexpectedEof.into()));
                 }
             }
         }
@@ -355,35 +366,25 @@ impl Connection {
 }
 
 /// Says what a lost answer means: a question is asked again, a change may have happened.
-fn lost(request: &Operated, error: &io::Error) -> Failure {
-    match request {
-        Operated::Ask(_) => {
-            Failure::new(Exit::CouldNotLook, "socket.lost", "the service went away before it had answered")
-                .because(error)
-        }
+fn lost(request: &Operated, pid: u32, error: &io::Error) -> Failure {
+    let (what, hint) = if patience::is_pause(error) {
+        let what = format!("the service (process {pid}) stands still and has not answered");
+        (what, Some("if it is stuck, end that process: nothing that was acknowledged is lost"))
+    } else {
+        ("the service went away before it had answered".to_owned(), None)
+    };
+    let mut failure = match request {
+        Operated::Ask(_) => Failure::new(Exit::CouldNotLook, "socket.lost", what),
         Operated::Submit(_) | Operated::Operate(_) => {
-            let what = "the service went away before it had answered: it may or may not be done";
-            Failure::new(Exit::Unknown, "socket.unknown", what).because(error)
+            Failure::new(Exit::Unknown, "socket.unknown", format!("{what}: it may or may not be done"))
         }
-    }
+    };
+    failure.hint = hint.map(str::to_owned);
+    failure.because(error)
 }
 
 fn send<T: Serialize>(mut stream: &UnixStream, value: &T) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(value)?;
     bytes.push(b'\n');
     stream.write_all(&bytes)
-}
-
-/// Reads one frame of bounded length; nothing if the service closed the connection.
-fn hear(read: &mut BufReader<UnixStream>) -> io::Result<Option<Frame>> {
-    let mut line = Vec::new();
-    let bound = u64::try_from(ANSWER_BYTES_MAX).unwrap_or(u64::MAX);
-    io::Read::take(&mut *read, bound).read_until(b'\n', &mut line)?;
-    if line.is_empty() {
-        return Ok(None);
-    }
-    if line.pop() != Some(b'\n') {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a frame is cut off or too long"));
-    }
-    serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
 }
