@@ -334,7 +334,12 @@ impl MaterializerState {
         });
         let taken = taken.await.map_err(|_| Fault(TASK_FAILED))?;
         self.owned = taken.as_ref().ok().cloned();
-        Ok(taken)
+        let holder = taken.as_ref().err().and_then(|not_taken| not_taken.holder);
+        match holder {
+            Some(pid) => self.args.status.set("holder", Detail::Count(pid.into())),
+            None => self.args.status.clear("holder"),
+        }
+        Ok(taken.map_err(|not_taken| not_taken.obstacle))
     }
 }
 

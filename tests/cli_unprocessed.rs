@@ -162,9 +162,12 @@ fn where_nothing_else_is_declared_it_stops_that_consumer_on_that_source_until_a_
         world.until(&["status", "--json"], tasks);
         let why = world.thought(&["why", "document-tasks"]).expect(0).stdout;
         assert!(why.contains("document-not-utf8"), "{why}");
-        // A retry is an attempt more, with the same end.
+        // A retry is an attempt more, with the same end; the only one that waits need not be named.
         told(&world, &one["command"]).expect(0);
         let again = |answer: &Answer| answer.stdout.contains("document-not-utf8 after 2 attempts");
+        world.until(&["inbox", "--json"], again);
+        world.thought(&["consumer", "retry", "document-tasks"]).expect(0);
+        let again = |answer: &Answer| answer.stdout.contains("document-not-utf8 after 3 attempts");
         world.until(&["inbox", "--json"], again);
         let execution = one["id"].as_str().unwrap();
         let skip = ["consumer", "skip", execution, "--reason", "binary"];
@@ -227,6 +230,42 @@ fn what_waits_for_a_disabled_consumer_says_so_and_is_not_said_to_be_retried() {
     world.until(&["inbox", "--json"], again);
     world.thought(&["consumer", "skip", &execution, "--reason", "binary"]).expect(0);
     world.until_idle();
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn of_several_executions_that_wait_a_person_names_one_and_is_told_which_there_are() {
+    let world = World::with_config();
+    let more = world.base().join("more");
+    std::fs::create_dir(&more).unwrap();
+    let config = world.config.join("config.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let second = format!("sources:\n  - filesystem: more\n    root: {}\n", more.display());
+    std::fs::write(&config, text.replacen("sources:\n", &second, 1)).unwrap();
+    let file = world.config.join("declarations/document-tasks.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (before, _) = text.split_once("retry:").unwrap();
+    std::fs::write(&file, before.replace("filesystem:notes", "filesystem:*")).unwrap();
+    for folder in [&world.notes, &more] {
+        std::fs::write(folder.join("bad.md"), b"# Bad \xff\n").unwrap();
+    }
+    let running = world.serve(&[]);
+    let held = |answer: &Answer| {
+        answer.lines().iter().filter(|one| one["kind"] == "execution-quarantined").count() == 2
+    };
+    world.until(&["inbox", "--json"], held);
+    let all = waiting(&world, "execution-quarantined");
+    let refused = world.thought(&["consumer", "retry", "document-tasks"]).expect(2).stderr;
+    assert!(refused.contains("2 executions of document-tasks wait"), "{refused}");
+    for one in &all {
+        assert!(refused.contains(one["id"].as_str().unwrap()), "{refused}");
+    }
+    // One is passed; the other is the only one then, and is meant without being named.
+    let skip = ["consumer", "skip", all[0]["id"].as_str().unwrap(), "--reason", "binary"];
+    world.thought(&skip).expect(0);
+    world.thought(&["consumer", "skip", "document-tasks", "--reason", "binary too"]).expect(0);
+    assert!(waiting(&world, "execution-quarantined").is_empty());
     assert_eq!(running.stop(), 0);
     world.thought(&["verify"]).expect(0);
 }

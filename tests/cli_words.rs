@@ -18,6 +18,8 @@ fn files_that_name_an_id_twice_are_named() {
     assert_eq!(named.len(), 1, "{named:?}");
     let path = named[0]["path"].as_str().unwrap().to_owned();
     assert!(path == "one.md" || path == "two.md", "{path}");
+    let why = world.thought(&["why", "filesystem:notes"]).expect(0).stdout;
+    assert!(why.contains(&format!("whose id another file has: {path}")), "{why}");
     // Both are documents all the same, and the mended one ends it.
     std::fs::write(world.notes.join(&path), "---\nid: another\n---\n# text\n").unwrap();
     world.thought(&["source", "look", "filesystem:notes"]).expect(0);
@@ -89,4 +91,32 @@ fn a_description_that_hides_or_reorders_text_is_refused_at_its_place() {
         assert!(told.contains("document-tasks.yaml") && told.contains("visible characters"), "{told}");
         assert!(!told.contains(hidden));
     }
+}
+
+#[test]
+fn every_table_is_whole_in_a_pipe_and_a_glance_at_a_terminal() {
+    let world = World::with_config();
+    let long = "from the conversation so far, and suggests what to remember or correct.";
+    let list = ["declaration", "list"];
+    let piped = world.thought(&list).expect(0).stdout;
+    assert!(piped.contains(long), "{piped}");
+    let (code, shown) = world.at_a_terminal(&list, "?", &[]);
+    assert!(code == 0 && !shown.contains(long) && shown.contains("telegram-conversation"), "{shown}");
+    // What doctor has seen is as long as the path of the directory that it looked at.
+    let deep = world.base().join("a-directory-with-a-long-name-".repeat(5)).display().to_string();
+    let seen = world.thought(&["doctor", "--quick", "--data", &deep]).stdout;
+    assert!(seen.contains(&format!("there is no directory `{deep}`")), "{seen}");
+}
+
+#[test]
+fn the_folders_of_a_sound_configuration_are_looked_at_whatever_is_wrong_elsewhere() {
+    let world = World::with_config();
+    let file = world.config.join("declarations/document-tasks.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("runner:", "runer:")).unwrap();
+    std::fs::remove_dir_all(&world.notes).unwrap();
+    std::fs::write(&world.notes, "no folder").unwrap();
+    let told = world.thought(&["declaration", "check"]).expect(2).stdout;
+    assert!(told.contains("document-tasks.yaml") && told.contains("runer"), "{told}");
+    assert!(told.contains("config.yaml") && told.contains("is not a directory"), "{told}");
 }

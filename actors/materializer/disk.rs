@@ -11,9 +11,10 @@ use thoughtstream_domain::payload::materialization::{MaterializationBinding, Mat
 use thoughtstream_domain::proposal::capability::MEMORY_PATH;
 use thoughtstream_domain::proposal::materialize::{Lies, OnDisk, Planned, Recorded};
 use thoughtstream_domain::proposal::reason::ReasonCode;
-use thoughtstream_effects::lock::{LockError, OwnerLock, OwnerRecord};
+use thoughtstream_domain::time::Timestamp;
+use thoughtstream_effects::lock::{LockError, OwnerLock, OwnerRecord, Reclaimed};
 use thoughtstream_effects::pinned::{FileError, Found, PinError, PinnedRoot};
-use thoughtstream_effects::process::ProcessIdentity;
+use thoughtstream_effects::process::{Presence, ProcessIdentity};
 
 use super::plan::{Wanted, plan};
 use crate::supervisor::ReasonCode as Note;
@@ -39,6 +40,38 @@ pub(super) enum Obstacle {
     Wait(Note),
     /// The change is not made.
     Fail(ReasonCode),
+}
+
+/// Says why the root was not taken, and which process holds it, where that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotTaken {
+    pub(super) obstacle: Obstacle,
+    pub(super) holder: Option<u32>,
+}
+
+impl NotTaken {
+    /// Says why a lock could not be had.
+    pub(super) fn of(error: &LockError) -> Self {
+        let note = not_owned(error);
+        let holder = match error {
+            LockError::Held { owner, .. } | LockError::OwnerLives { owner, .. } if note == ROOT_HELD => {
+                Some(owner.process.pid)
+            }
+            LockError::Held { .. }
+            | LockError::OwnerLives { .. }
+            | LockError::HeldByUnknown { .. }
+            | LockError::Damaged { .. }
+            | LockError::NotRegular { .. }
+            | LockError::Foreign { .. }
+            | LockError::Replaced { .. }
+            | LockError::Unsteady { .. }
+            | LockError::Io { .. }
+            | LockError::Read(_)
+            | LockError::Write(_)
+            | LockError::Process(_) => None,
+        };
+        Self { obstacle: Obstacle::Wait(note), holder }
+    }
 }
 
 /// Is the root, pinned and owned.
@@ -70,10 +103,21 @@ fn short(id: &EventId) -> String {
 }
 
 impl Owned {
-    /// Pins the root and becomes its owner.
-    pub(super) fn take(path: &Path, since_ms: i64) -> Result<Self, Obstacle> {
-        let root = PinnedRoot::open(path).map_err(|error| unfit(&error))?;
-        let lock = root.own(LOCK, since_ms).map_err(|error| Obstacle::Wait(not_owned(&error)))?;
+    /// Pins the root and becomes its owner. An owner that ended without letting go is named in the service's log.
+    pub(super) fn take(path: &Path, since_ms: i64) -> Result<Self, NotTaken> {
+        let root =
+            PinnedRoot::open(path).map_err(|error| NotTaken { obstacle: unfit(&error), holder: None })?;
+        let lock = root.own(LOCK, since_ms).map_err(|error| NotTaken::of(&error))?;
+        if let Some(Reclaimed { owner, presence }) = lock.reclaimed() {
+            let (pid, since) = (owner.process.pid, Timestamp::from_millis(owner.since_ms));
+            let why = match presence {
+                Presence::Alive => "alive",
+                Presence::Gone => "gone",
+                Presence::Recycled => "recycled",
+                Presence::EarlierBoot => "earlier-boot",
+            };
+            tracing::warn!(pid, %since, why, "took over the memory folder of an owner that did not let it go");
+        }
         Ok(Self { root, lock })
     }
 
@@ -180,7 +224,7 @@ pub(super) fn is_ours(owner: &OwnerRecord) -> bool {
     ProcessIdentity::current().is_ok_and(|process| process == owner.process)
 }
 
-pub(super) fn not_owned(error: &LockError) -> Note {
+fn not_owned(error: &LockError) -> Note {
     match error {
         LockError::Held { owner, .. } => {
             if is_ours(owner) {

@@ -13,7 +13,7 @@ use thoughtstream_effects::lock::LockError;
 use thoughtstream_effects::pinned::PinnedRoot;
 use thoughtstream_store::{Reader, RowError};
 
-use super::disk::{LOCK, Obstacle, is_ours, not_owned, unfit, unread};
+use super::disk::{LOCK, NotTaken, Obstacle, is_ours, unfit, unread};
 use super::{ContextRoot, NO_ROOT, NOT_SELECTED};
 use crate::supervisor::ReasonCode as Note;
 
@@ -74,14 +74,14 @@ pub enum Outlook {
     Written(Planned),
     /// It would fail.
     Fails(Unfit),
-    /// It would wait: a code of the materializer.
-    Waits(Note),
+    /// It would wait: a code of the materializer, and the process that is in the way, where it is known to be one.
+    Waits(Note, Option<u32>),
 }
 
 /// Is the folder of the memory document as somebody finds it who only looks: held by descriptor, owned by nobody.
 #[derive(Debug)]
 pub struct Ground {
-    root: Result<PinnedRoot, Obstacle>,
+    root: Result<PinnedRoot, NotTaken>,
     bytes_max: u64,
 }
 
@@ -93,8 +93,9 @@ impl Ground {
         let root = match root {
             None => Err(Obstacle::Wait(NO_ROOT)),
             Some(root) if !root.selected => Err(Obstacle::Wait(NOT_SELECTED)),
-            Some(root) => PinnedRoot::open(&root.path).map_err(|error| unfit(&error)).and_then(ownable),
+            Some(root) => PinnedRoot::open(&root.path).map_err(|error| unfit(&error)),
         };
+        let root = root.map_err(|obstacle| NotTaken { obstacle, holder: None }).and_then(ownable);
         Self { root, bytes_max }
     }
 
@@ -105,8 +106,12 @@ impl Ground {
     pub fn outlook(&self, reader: &Reader, wanted: &Wanted) -> Result<Outlook, RowError> {
         let root = match &self.root {
             Ok(root) => root,
-            Err(Obstacle::Wait(note)) => return Ok(Outlook::Waits(*note)),
-            Err(Obstacle::Fail(code)) => return Ok(Outlook::Fails((*code).into())),
+            Err(NotTaken { obstacle: Obstacle::Wait(note), holder }) => {
+                return Ok(Outlook::Waits(*note, *holder));
+            }
+            Err(NotTaken { obstacle: Obstacle::Fail(code), .. }) => {
+                return Ok(Outlook::Fails((*code).into()));
+            }
         };
         let recorded = reader.memory_recorded(&wanted.target)?;
         Ok(match plan(wanted, &recorded, root, self.bytes_max) {
@@ -117,10 +122,10 @@ impl Ground {
 }
 
 /// Looks whether the folder could be owned; one that this process owns already is no obstacle.
-fn ownable(root: PinnedRoot) -> Result<PinnedRoot, Obstacle> {
+fn ownable(root: PinnedRoot) -> Result<PinnedRoot, NotTaken> {
     match root.could_own(LOCK) {
         Ok(()) => Ok(root),
         Err(LockError::Held { owner, .. }) if is_ours(&owner) => Ok(root),
-        Err(error) => Err(Obstacle::Wait(not_owned(&error))),
+        Err(error) => Err(NotTaken::of(&error)),
     }
 }

@@ -12,7 +12,7 @@ use thoughtstream_channels::telegram::webhook::{self, ListenError, Listening, Si
 use tokio::sync::{Mutex, mpsc};
 
 use super::TelegramBotArgs;
-use super::poll::rest;
+use super::poll::{left_open, record, rest};
 use super::take::{Patience, Taken, Taker};
 use crate::clock::JitterSource;
 use crate::killpoint::KillSite;
@@ -45,6 +45,14 @@ pub(super) async fn keep_listening(args: TelegramBotArgs, site: KillSite, place:
     }
 }
 
+/// Ends what was wrong while this bot asked for updates: nobody asks any more, and Telegram tells it of them instead.
+async fn end_what_polling_left(args: &TelegramBotArgs) -> Result<(), Fault> {
+    for code in left_open(args).await? {
+        record(args, &code, None, true, 0).await?;
+    }
+    Ok(())
+}
+
 /// Listens until the gate closes.
 async fn listen(args: &TelegramBotArgs, taker: &Arc<Mutex<Taker>>, place: &Place) -> Result<(), Fault> {
     let secret = (place.secret)().map_err(|_| Fault(NO_SECRET))?;
@@ -56,6 +64,10 @@ async fn listen(args: &TelegramBotArgs, taker: &Arc<Mutex<Taker>>, place: &Place
         })
     })?;
     args.status.note(Some(LISTENING));
+    if place.url.is_none() {
+        // Whoever set the webhook elsewhere has a token that is taken.
+        end_what_polling_left(args).await?;
+    }
     let (faults, mut faulty) = mpsc::channel(1);
     let taker = Arc::clone(taker);
     let sink = Arc::new(Told { args: args.clone(), taker, faults, refused: AtomicU64::new(0) });
@@ -97,6 +109,9 @@ async fn registered(args: &TelegramBotArgs, place: &Place, secret: &SecretString
         }
     }
     args.status.set("webhook", Detail::id(&"set"));
+    if let Err(fault) = end_what_polling_left(args).await {
+        return fault;
+    }
     std::future::pending().await
 }
 

@@ -67,7 +67,7 @@ pub(super) async fn keep_polling(args: TelegramBotArgs, site: KillSite, wait: Du
 }
 
 /// Returns the codes of the troubles that the log has open from before.
-async fn left_open(args: &TelegramBotArgs) -> Result<BTreeSet<String>, Fault> {
+pub(super) async fn left_open(args: &TelegramBotArgs) -> Result<BTreeSet<String>, Fault> {
     let (reader, source) = (args.reader.clone(), args.spec.source.clone());
     let read = tokio::task::spawn_blocking(move || open_about(&reader, source.as_str())).await;
     let mut left = read.map_err(|_| Fault(ROUND_FAILED))?.map_err(|_| Fault(STORE_UNREADABLE))?;
@@ -205,21 +205,27 @@ impl Polling {
         Ok(())
     }
 
-    /// Records an incident, once at its beginning and once at its end.
     async fn incident(&self, code: &str, over: bool) -> Result<(), Fault> {
-        let source = &self.args.spec.source;
-        let now = self.args.clock.now().as_millis();
-        let key = format!("{}/{source}/{}/{}/{now}", self.args.incarnation, code, self.looks);
-        let Ok(key) = IdempotencyKey::parse(&key) else { return Ok(()) };
-        let actor = EventActor::ours(ActorKind::Producer, source.as_str());
-        let envelope = Envelope::new(SourceId::supervision(), key, self.args.spec.privacy, actor);
-        let payload = system::Incident {
-            subject: source.to_string(),
-            code: code.to_owned(),
-            detail: (self.failures > 0).then(|| format!("{} looks for updates failed", self.failures)),
-            over,
-        };
-        let commit = Commit { appends: vec![payload.candidate(envelope)], ..Commit::default() };
-        self.args.log.commit(commit).await.map(drop).map_err(|_| Fault(CLOSED))
+        let detail = (self.failures > 0).then(|| format!("{} looks for updates failed", self.failures));
+        record(&self.args, code, detail, over, self.looks).await
     }
+}
+
+/// Records an incident of a bot, once at its beginning and once at its end; `look` tells it from others of one start.
+pub(super) async fn record(
+    args: &TelegramBotArgs,
+    code: &str,
+    detail: Option<String>,
+    over: bool,
+    look: u64,
+) -> Result<(), Fault> {
+    let source = &args.spec.source;
+    let now = args.clock.now().as_millis();
+    let key = format!("{}/{source}/{code}/{look}/{now}", args.incarnation);
+    let Ok(key) = IdempotencyKey::parse(&key) else { return Ok(()) };
+    let actor = EventActor::ours(ActorKind::Producer, source.as_str());
+    let envelope = Envelope::new(SourceId::supervision(), key, args.spec.privacy, actor);
+    let payload = system::Incident { subject: source.to_string(), code: code.to_owned(), detail, over };
+    let commit = Commit { appends: vec![payload.candidate(envelope)], ..Commit::default() };
+    args.log.commit(commit).await.map(drop).map_err(|_| Fault(CLOSED))
 }

@@ -50,6 +50,9 @@ impl Out {
     #[must_use]
     pub fn of_process() -> Self {
         let terminal = io::stdout().is_terminal();
+        if terminal {
+            crate::render::for_a_terminal();
+        }
         let stdout = io::BufWriter::new(io::stdout().lock());
         Self { stdout: Box::new(stdout), stderr: Box::new(io::stderr()), terminal, silent: true }
     }

@@ -17,6 +17,8 @@ pub mod tree;
 pub mod verify;
 pub mod why;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use thoughtstream_domain::text::{excerpt, printable};
 use thoughtstream_domain::time::Timestamp;
@@ -24,11 +26,18 @@ use thoughtstream_domain::time::Timestamp;
 /// Longer cells are cut on a terminal: a table is a glance, the whole is shown by `show`.
 const CELL_CHARACTERS_MAX: usize = 72;
 
-/// Says for whom a list is rendered.
+/// Whether what this process shows is looked at on a terminal.
+static GLANCED_AT: AtomicBool = AtomicBool::new(false);
+
+/// Notes that what this process shows is looked at on a terminal: long cells are cut from now on. Whoever reads from a
+/// pipe gets every cell whole.
+pub(crate) fn for_a_terminal() {
+    GLANCED_AT.store(true, Ordering::Relaxed);
+}
+
+/// Says how a list is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct View {
-    /// Whether no cell is cut: nobody looks at it on a terminal.
-    pub whole: bool,
     /// Whether versions that were followed by another are listed as well.
     pub all: bool,
 }
@@ -45,15 +54,8 @@ impl Rows {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(heads.iter().copied());
-        Self { table, characters_max: CELL_CHARACTERS_MAX }
-    }
-
-    /// Cuts no cell: for whoever reads from a pipe, which is as wide as it must be.
-    pub(crate) fn whole(mut self, whole: bool) -> Self {
-        if whole {
-            self.characters_max = usize::MAX;
-        }
-        self
+        let is_cut = GLANCED_AT.load(Ordering::Relaxed);
+        Self { table, characters_max: if is_cut { CELL_CHARACTERS_MAX } else { usize::MAX } }
     }
 
     /// Aligns a column of numbers to the right.

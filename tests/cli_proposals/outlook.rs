@@ -376,11 +376,17 @@ fn of_two_services_on_one_folder_one_writes_and_the_other_says_who_is_in_its_way
         made.contains("it would wait, root-held: another process owns the folder of filesystem:"),
         "{made}"
     );
+    // Who that is, is said wherever it is known.
+    let who = format!("(it is process {})", one.pid());
+    assert!(made.contains(&who), "{made}");
     let held = |answer: &Answer| answer.stdout.contains("root-held");
     second.world.until(&["tree"], held);
+    let tree = second.world.thought(&["tree", "--json"]).expect(0).stdout;
+    assert!(tree.contains(&format!("\"holder\":{}", one.pid())), "{tree}");
     for look in [&["why", memory.as_str()][..], &["inbox", "show", &memory]] {
         let told = second.world.until(look, held).stdout;
         assert!(told.contains("another process owns the folder of filesystem:"), "{told}");
+        assert!(told.contains(&who), "{told}");
     }
     first.decide(&first.memory(), &["accept"]).expect(0);
     let state = |wanted: &'static str| move |answer: &Answer| answer.json()["state"] == wanted;
@@ -427,4 +433,26 @@ fn a_printed_command_names_the_log_that_its_caller_named() {
     assert!(shown.contains(&format!("way out   {flags}inbox accept ")), "{shown}");
     let refused = elsewhere(&["proposal-project", &desk.correction()]).expect(1).stderr;
     assert!(refused.contains(&format!("`{flags}inbox show ")), "{refused}");
+}
+
+#[test]
+fn whoever_takes_the_folder_of_an_owner_that_died_says_so_in_its_log() {
+    let desk = remembering(100_000);
+    let one = desk.world.serve(&[]);
+    let record = folder(&desk.world).join(".thought-materializer.owner");
+    desk.world.until(&["--version"], |_| record.exists());
+    let died = format!("pid={}", one.pid());
+    one.kill();
+    assert!(record.exists(), "it let nothing go");
+    let two = desk.world.serve(&[]);
+    let told = |log: &str| {
+        log.lines().any(|line| line.contains("took over the memory folder") && line.contains(&died))
+    };
+    desk.world.until(&["--version"], |_| told(&desk.world.log()));
+    assert_eq!(two.stop(), 0);
+    // Where the one before let go, there is nothing to tell.
+    let three = desk.world.serve(&[]);
+    desk.world.until(&["--version"], |_| record.exists());
+    assert!(!told(&desk.world.log()), "{}", desk.world.log());
+    assert_eq!(three.stop(), 0);
 }

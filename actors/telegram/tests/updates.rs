@@ -244,6 +244,24 @@ async fn post(address: SocketAddr, secret: &str, body: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_wrong_while_a_bot_asked_for_updates_is_over_once_it_is_told_them() {
+    let mut bench = Bench::new().await;
+    *bench.token.lock().unwrap() = "100000001:another".to_owned();
+    let service = bench.start().await;
+    until(&service, "system:supervision", "incident", 1).await;
+    bench.stop(service).await;
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    bench.webhook = Some(free.local_addr().unwrap());
+    drop(free);
+    let service = bench.start().await;
+    let incidents = until(&service, "system:supervision", "incident", 2).await;
+    let said: Vec<_> = incidents.iter().map(|event| event.payload_value().unwrap()).collect();
+    assert!(said.iter().all(|incident| incident["code"] == "unauthorised"), "{said:?}");
+    assert_eq!((&said[0]["over"], &said[1]["over"]), (&false.into(), &true.into()));
+    bench.stop(service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_says_yes_only_to_what_is_durable_and_only_to_telegram() {
     let mut bench = Bench::new().await;
     // A port that was just free.

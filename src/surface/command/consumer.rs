@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
 use crate::query::consumers::Consumer;
+use crate::query::inbox::{Kind, Waiting};
 use crate::render::{self, View};
 use crate::session::Session;
 
@@ -63,7 +64,7 @@ pub struct IdArgs {
 /// Names an execution.
 #[derive(Debug, Args)]
 pub struct TargetArgs {
-    /// The execution (`exe_…`), one of its runs (`run_…`), or the consumer
+    /// The execution (`exe_…`), one of its runs (`run_…`), or the consumer: if one alone of its executions waits for a person, that one
     pub id: String,
     /// One of the triggers, if a consumer was named
     pub event: Option<EventId>,
@@ -133,7 +134,7 @@ pub fn run(command: ConsumerCommand, session: &Session, out: &mut Out) -> Result
     let operate = |operate: Operate, out: &mut Out| operating::operate(session, operate, out);
     match command {
         ConsumerCommand::List(ListArgs { states, all }) => {
-            let view = View { whole: !out.is_terminal(), all: all || !states.is_empty() };
+            let view = View { all: all || !states.is_empty() };
             asking::list(session, Ask::Consumers { states }, out, |consumers: &[Consumer]| {
                 render::consumers::list(consumers, view, session.now())
             })
@@ -181,6 +182,21 @@ fn place_target(id: &str, (source, sequence): (SourceId, u64)) -> Result<Target,
     Ok(Target::Place { consumer, source, sequence })
 }
 
+/// Says whether what waits is an execution that a person retries or skips.
+const fn is_execution(kind: Kind) -> bool {
+    matches!(kind, Kind::ExecutionQuarantined | Kind::ExecutionHeld | Kind::StatusUnknown)
+}
+
+/// Returns the executions of a consumer that wait for a person, each with why; those that were hidden in the inbox too.
+fn held(consumer: &ConsumerId, session: &Session) -> Result<Vec<(String, String)>, Failure> {
+    let mut gather = Gather::default();
+    asking::ask(session, Ask::InboxAll, &mut gather)?;
+    let all: Vec<Waiting> = gather.0.into_iter().map(asking::read).collect::<Result<_, _>>()?;
+    let whose = format!("{consumer}@");
+    let its = all.into_iter().filter(|one| is_execution(one.kind) && one.why.starts_with(&whose));
+    Ok(its.map(|one| (one.id, one.why)).collect())
+}
+
 fn target(args: TargetArgs, session: &Session) -> Result<Target, Failure> {
     let TargetArgs { id, event } = args;
     if RunId::parse(&id).is_ok() || ExecutionId::parse(&id).is_ok() {
@@ -198,11 +214,21 @@ fn target(args: TargetArgs, session: &Session) -> Result<Target, Failure> {
             Err(Failure::new(Exit::Usage, "consumer.target", what)
                 .with_hint(format!("`thought why {consumer}` says what it does")))
         }
-        (Ok(consumer), None) => {
-            let what = format!("which execution of {consumer}?");
-            Err(Failure::new(Exit::Usage, "consumer.target", what)
-                .with_hint(format!("name an event as well; `thought why {consumer}` shows what waits")))
-        }
+        (Ok(consumer), None) => match held(&consumer, session)?.as_slice() {
+            [(execution, _)] => Ok(Target::Id { id: execution.clone() }),
+            [] => {
+                let what = format!("which execution of {consumer}?");
+                Err(Failure::new(Exit::Usage, "consumer.target", what)
+                    .with_hint(format!("name an event as well; `thought why {consumer}` shows what waits")))
+            }
+            several => {
+                let what = format!("{} executions of {consumer} wait for a person", several.len());
+                let lines = several.iter().map(|(execution, why)| format!("{execution}  {why}\n"));
+                Err(Failure::new(Exit::Usage, "consumer.target", what)
+                    .with_lines(&lines.collect::<String>())
+                    .with_hint("name one of them"))
+            }
+        },
         (Err(error), _) => {
             let what = format!("`{id}` is no run, execution or consumer");
             Err(Failure::new(Exit::Usage, "consumer.target", what).because(&error))

@@ -17,7 +17,7 @@ use super::asking::{self, Gather, read};
 use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::load::{LoadFailure, Loaded, declarations, declares, load};
+use crate::load::{LoadFailure, Loaded, configured, declarations, declares, load};
 use crate::out::Out;
 use crate::render::{Rows, count, line};
 use crate::roots;
@@ -72,7 +72,13 @@ fn check(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
             }
             problems
         }
-        Err(LoadFailure::Problems(problems)) => problems,
+        Err(LoadFailure::Problems(mut problems)) => {
+            // The folders of a configuration that is right are looked at whatever is wrong elsewhere.
+            if let Ok(config) = configured(&session.places) {
+                problems.extend(roots::look(&config, &session.places.data).wrong);
+            }
+            problems
+        }
         Err(LoadFailure::Unreadable(failure)) => return Err(failure),
     };
     report(&problems, session, out)?;

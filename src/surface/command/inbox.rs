@@ -16,8 +16,8 @@ use crate::failure::Failure;
 use crate::out::Out;
 use crate::query::inbox::Waiting;
 use crate::query::proposals::Proposal;
+use crate::render;
 use crate::render::foreign::Room;
-use crate::render::{self, View};
 use crate::session::Session;
 
 /// So many proposals are shown with what they say below the list; more are asked for by name.
@@ -149,8 +149,7 @@ fn list(all: bool, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let mut gather = Gather::default();
     let exit = asking::ask(session, ask, &mut gather)?;
     let waiting: Vec<Waiting> = gather.0.into_iter().map(read).collect::<Result<_, _>>()?;
-    let view = View { whole: !out.is_terminal(), all };
-    out.text(&render::inbox::inbox(&waiting, view, session.now()))?;
+    out.text(&render::inbox::inbox(&waiting, session.now()))?;
     if out.is_terminal() {
         for proposal in proposals(&waiting, session)? {
             out.text(&format!("\n{}", render::proposals::one(&proposal, Room::Glance, session.now())))?;

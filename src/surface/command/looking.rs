@@ -70,7 +70,7 @@ fn watch(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
 /// # Errors
 /// [`Failure`] as the answer says.
 pub fn status(args: StatusArgs, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
-    let view = View { whole: !out.is_terminal(), all: args.all || !args.states.is_empty() };
+    let view = View { all: args.all || !args.states.is_empty() };
     asking::one(session, Ask::Status { states: args.states }, out, |status: Status| {
         render::status::status(&status, view, session.now())
     })

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::change::event_ids;
+use thoughtstream_channels::filesystem::scan::SkipReason;
 use thoughtstream_domain::accounting::BUDGET_EXHAUSTED;
 use thoughtstream_domain::commit::ExecutionKey;
 use thoughtstream_domain::dispatch::{AwaitedReply, State as DeliveryState};
@@ -412,7 +413,8 @@ fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {
     let answer = match open.first() {
         Some(first) => {
             let facts: Vec<&str> = open.iter().map(|incident| incident.why.as_str()).collect();
-            Why { since: first.since, ..plain(source, "source", "incident", facts.join(" | ")) }
+            let fact = facts.join(" | ") + &doubled(look, source);
+            Why { since: first.since, ..plain(source, "source", "incident", fact) }
         }
         None => {
             let events = head.as_ref().map_or(0, |head| head.sequence);
@@ -423,6 +425,21 @@ fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {
         }
     };
     Ok(Why { commands, ..answer })
+}
+
+/// Names the files of a folder whose id another file has; nothing where there are none, or nobody has looked.
+fn doubled(look: &Look<'_>, source: &SourceId) -> String {
+    let report = look.live.and_then(|live| live.skipped.get(source)).and_then(Option::as_ref);
+    let Some(report) = report else { return String::new() };
+    let files = report.shown.iter().filter(|skip| skip.reason == SkipReason::DuplicateId);
+    let named: Vec<&str> = files.map(|skip| skip.shown.as_str()).collect();
+    let all = report.counts.get(&SkipReason::DuplicateId).copied().unwrap_or_default();
+    let others = all.saturating_sub(named.len() as u64);
+    match (named.is_empty(), others) {
+        (true, _) => String::new(),
+        (false, 0) => format!(" | whose id another file has: {}", named.join(", ")),
+        (false, others) => format!(" | whose id another file has: {} and {others} more", named.join(", ")),
+    }
 }
 
 fn of_consumer(look: &Look<'_>, id: &ConsumerId, asked: &str) -> Result<Why, Failure> {

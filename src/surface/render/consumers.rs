@@ -22,7 +22,7 @@ pub fn list(consumers: &[Consumer], view: View, now: Timestamp) -> String {
         return "no consumers\n".to_owned();
     }
     let heads = ["CONSUMER", "STATE", "SINCE", "BEHIND", "HELD", "RETRIES", "SETTLED", "NEXT", "WHY"];
-    let mut rows = Rows::new(&heads).numbers(3).numbers(4).numbers(5).whole(view.whole);
+    let mut rows = Rows::new(&heads).numbers(3).numbers(4).numbers(5);
     for consumer in &consumers {
         rows.row(&[
             consumer.consumer.to_string(),

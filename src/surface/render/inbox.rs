@@ -2,16 +2,16 @@
 
 use thoughtstream_domain::time::Timestamp;
 
-use super::{Rows, View, age_or_dash, count, line};
+use super::{Rows, age_or_dash, count, line};
 use crate::query::inbox::Waiting;
 
 /// Renders what waits; the empty text is for a list that was read to its end.
 #[must_use]
-pub fn inbox(waiting: &[Waiting], view: View, now: Timestamp) -> String {
+pub fn inbox(waiting: &[Waiting], now: Timestamp) -> String {
     if waiting.is_empty() {
         return "nothing waits\n".to_owned();
     }
-    let mut rows = Rows::new(&["WHAT", "WHICH", "AGE", "WHY", "COMMAND"]).whole(view.whole);
+    let mut rows = Rows::new(&["WHAT", "WHICH", "AGE", "WHY", "COMMAND"]);
     let (hidden, shown): (Vec<&Waiting>, Vec<&Waiting>) =
         waiting.iter().partition(|one| one.hidden_until.is_some());
     for one in &shown {

@@ -127,6 +127,18 @@ fn a_table_is_plain_text_without_control_characters() {
 }
 
 #[test]
+fn a_cell_is_cut_for_a_terminal_alone() {
+    let long = "x".repeat(CELL_CHARACTERS_MAX * 3);
+    let shown = |mut rows: Rows| {
+        rows.row_with_command(std::slice::from_ref(&long), &long);
+        rows.text()
+    };
+    assert_eq!(shown(Rows::new(&["A", "B"])).matches(&long).count(), 2);
+    let glance = shown(Rows { characters_max: CELL_CHARACTERS_MAX, ..Rows::new(&["A", "B"]) });
+    assert_eq!(glance.matches(&long).count(), 1, "a command is whole: {glance}");
+}
+
+#[test]
 fn one_screen_shows_what_matters() {
     insta::assert_snapshot!(status::status(&status_of(consumers()), View::default(), NOW), @r#"
     service   running, process 4711, up 60 min
@@ -162,7 +174,7 @@ fn the_inbox_names_the_command_that_moves_each_thing() {
             ..waiting(Kind::DeliveryUnconfirmed, "dlv_aaaa", "lost", "thought delivery show dlv_aaaa")
         },
     ];
-    insta::assert_snapshot!(inbox::inbox(&all, View::default(), NOW), @r#"
+    insta::assert_snapshot!(inbox::inbox(&all, NOW), @r#"
     WHAT                  WHICH             AGE   WHY           COMMAND
     consumer-paused       tasks             25 h  holiday       thought consumer resume tasks
     incident              filesystem:notes  25 h  root-missing  thought source look filesystem:notes
@@ -170,7 +182,7 @@ fn the_inbox_names_the_command_that_moves_each_thing() {
                                                                 thought delivery confirm dlv_aaaa
                                                                 thought delivery resend dlv_aaaa
     "#);
-    assert_eq!(inbox::inbox(&[], View::default(), NOW), "nothing waits\n");
+    assert_eq!(inbox::inbox(&[], NOW), "nothing waits\n");
 }
 
 fn node(name: &str, state: &str, children: Vec<Node>) -> Node {
@@ -289,6 +301,7 @@ fn proposal(text: &str) -> Proposal {
             found_sha256: Some(thoughtstream_domain::hash::Sha256Hash::of(b"other")),
             result_sha256: None,
             result_bytes: None,
+            holder: None,
         }),
         ways: ["accept ID", "reject ID", "edit ID --file FILE"]
             .map(|way| format!("thought inbox {way}"))
@@ -370,7 +383,7 @@ fn everything(text: &str) -> Vec<String> {
         consumers::list(&[worst], View::default(), NOW),
         status::status(&status, View::default(), NOW),
         tree::tree(&node(text, text, vec![leaf]), NOW),
-        inbox::inbox(&waiting_for(text), View::default(), NOW),
+        inbox::inbox(&waiting_for(text), NOW),
         proposals::list(&[proposal(text)], NOW),
         proposals::one(&proposal(text), foreign::Room::Whole, NOW),
         why::why(&Why { consumers: vec![inner.clone()], ..inner }, NOW),

@@ -57,6 +57,7 @@ impl Home {
                 found_sha256: None,
                 result_sha256: Some(planned.sha256()),
                 result_bytes: Some(planned.bytes().reveal().len() as u64),
+                holder: None,
             },
             materializer::Outlook::Fails(Unfit { code, found }) => Outlook {
                 verdict: Verdict::Fails,
@@ -64,7 +65,9 @@ impl Home {
                 found_sha256: found,
                 ..Outlook::waits(wanted, "")
             },
-            materializer::Outlook::Waits(note) => Outlook::waits(wanted, note.as_str()),
+            materializer::Outlook::Waits(note, holder) => {
+                Outlook { holder, ..Outlook::waits(wanted, note.as_str()) }
+            }
         })
     }
 }
@@ -101,6 +104,9 @@ pub struct Outlook {
     /// How many bytes that would be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,
+    /// The process that is in the way, where it is known to be one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<u32>,
 }
 
 impl Outlook {
@@ -112,7 +118,14 @@ impl Outlook {
             found_sha256: None,
             result_sha256: None,
             result_bytes: None,
+            holder: None,
         }
+    }
+
+    /// Says what a person can do about what it waits for.
+    pub(super) fn remedy(&self) -> String {
+        let remedy = remedy(self.code.as_deref().unwrap_or("-"));
+        self.holder.map_or_else(|| remedy.to_owned(), |pid| format!("{remedy} (it is process {pid})"))
     }
 
     /// Says it in a sentence, without its way out.
@@ -131,7 +144,7 @@ impl Outlook {
                 });
                 format!("it would fail as {}{found}", failed(code))
             }
-            Verdict::Waits => format!("it would wait, {code}: {}", remedy(code)),
+            Verdict::Waits => format!("it would wait, {code}: {}", self.remedy()),
         }
     }
 

@@ -239,7 +239,7 @@ fn undecided(
         proposal.ways.retain(|way| *way != accepts);
         proposal.hint = Some(format!("accepting it now {}: {way_out}", outlook.would()));
     } else if outlook.verdict == Verdict::Waits {
-        proposal.hint = outlook.code.as_deref().map(|code| remedy(code).to_owned());
+        proposal.hint = Some(outlook.remedy());
     }
     proposal.outlook = Some(outlook);
     Ok(())
@@ -267,11 +267,13 @@ fn unwritten(proposal: &mut Proposal, writer: Writer<'_>, outlook: Option<&Outlo
             "; the document has changed since, so it will fail as stale: ask for it again in the chat",
         ),
         // What is in the way is said already.
-        Some(outlook) if outlook.verdict == Verdict::Waits && outlook.code == proposal.code => {}
+        Some(outlook) if outlook.verdict == Verdict::Waits && outlook.code == proposal.code => {
+            hint = outlook.remedy();
+        }
         Some(outlook) if outlook.verdict != Verdict::Applies => {
-            let out = outlook.way_out().or_else(|| outlook.code.as_deref().map(remedy));
+            let out = outlook.way_out().map_or_else(|| outlook.remedy(), str::to_owned);
             hint.push_str(&format!("; as things are it {}", outlook.would()));
-            hint.extend(out.filter(|out| !hint.contains(out)).map(|out| format!(": {out}")));
+            hint.extend((!hint.contains(&out)).then_some(out).map(|out| format!(": {out}")));
         }
         Some(_) | None => {}
     }
