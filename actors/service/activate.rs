@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use thoughtstream_domain::activation::{self, Activation};
 use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
-use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
 use thoughtstream_domain::payload::activation::Step;
@@ -294,14 +293,10 @@ fn open_work(
     if let Some(spec) = spec {
         let claims = reader.claims(version, source, usize::MAX)?;
         let claimed: BTreeSet<u64> = claims.iter().map(|claim| claim.sequence).collect();
-        let mut after = reader.progress(version, source)?;
-        loop {
-            let page = reader.backlog(&spec.types(), source, after, PAGE_ROWS_MAX)?;
-            let Some(last) = page.last() else { break };
-            after = last.sequence;
-            let waits =
-                |event: &&Event| !claimed.contains(&event.sequence) && spec.subscription().matches(event);
-            work += page.iter().filter(waits).count();
+        for event in reader.walk_after(&spec.types(), source, reader.progress(version, source)?) {
+            let event = event?;
+            let waits = !claimed.contains(&event.sequence) && spec.subscription().matches(&event);
+            work += usize::from(waits);
         }
     }
     Ok(Open { work, waits_for_a_person: held || paused, head })

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use thoughtstream_domain::commit::{Commit, ExecutionKey, Precondition, Registered, Row};
 use thoughtstream_domain::declaration::VersionChange;
-use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerKey, SourceId};
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, Frame};
 use thoughtstream_domain::payload::activation::{Step, StepFacts};
@@ -168,21 +167,21 @@ impl Successor<'_> {
         let settled: BTreeSet<u64> = claims.iter().filter(|claim| claim.closed).map(|c| c.sequence).collect();
         let Some(last) = settled.last().copied() else { return Ok(()) };
         let types = self.spec.types();
-        let mut after = progress;
-        while after < last {
-            let page = self.reader.backlog(&types, source, after, PAGE_ROWS_MAX)?;
-            let Some(end) = page.last() else { return Ok(()) };
-            after = end.sequence;
-            let matching = |event: &Event| event.sequence <= last && self.spec.subscription().matches(event);
-            for event in page.into_iter().filter(matching) {
-                let mut execution = Execution::fix(&self.frame, std::slice::from_ref(&event));
-                if settled.contains(&event.sequence) {
-                    execution.state = ExecutionState::Closed { how: Closure::Inherited };
-                } else {
-                    execution.put_in_line();
-                }
-                commit.rows.push(Row::Execution(execution));
+        for event in self.reader.walk_after(&types, source, progress) {
+            let event = event?;
+            if event.sequence > last {
+                break;
             }
+            if !self.spec.subscription().matches(&event) {
+                continue;
+            }
+            let mut execution = Execution::fix(&self.frame, std::slice::from_ref(&event));
+            if settled.contains(&event.sequence) {
+                execution.state = ExecutionState::Closed { how: Closure::Inherited };
+            } else {
+                execution.put_in_line();
+            }
+            commit.rows.push(Row::Execution(execution));
         }
         Ok(())
     }

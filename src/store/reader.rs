@@ -377,14 +377,24 @@ impl Reader {
         })
     }
 
-    /// Walks all events of these types in one source, oldest first, with one page of [`Self::backlog`] in memory. It
-    /// ends behind an error.
+    /// Walks all events of these types in one source, as [`Self::walk_after`] its start.
     pub fn walk<'a>(
         &'a self,
         types: &'a [TypeName],
         source: &'a SourceId,
     ) -> impl Iterator<Item = Result<Event, RowError>> + 'a {
-        let (mut page, mut after, mut ended) = (Vec::new().into_iter(), 0, false);
+        self.walk_after(types, source, 0)
+    }
+
+    /// Walks all events of these types in one source after a sequence, oldest first, with one page of
+    /// [`Self::backlog`] in memory. It ends behind an error.
+    pub fn walk_after<'a>(
+        &'a self,
+        types: &'a [TypeName],
+        source: &'a SourceId,
+        after: u64,
+    ) -> impl Iterator<Item = Result<Event, RowError>> + 'a {
+        let (mut page, mut after, mut ended) = (Vec::new().into_iter(), after, false);
         std::iter::from_fn(move || {
             if let Some(event) = page.next() {
                 return Some(Ok(event));

@@ -62,19 +62,9 @@ impl Reader {
     pub fn judgments(&self) -> Result<Vec<Given>, RowError> {
         let Ok(kind) = TypeName::parse(TrainingExample::NAME) else { return Ok(Vec::new()) };
         let mut found = Vec::new();
-        // Judgments are decisions, but a log is read as it is: whatever source has one is looked at.
-        for head in self.sources()? {
-            let mut after = 0;
-            loop {
-                let page = self.backlog(std::slice::from_ref(&kind), &head.source, after, PAGE_ROWS_MAX)?;
-                let Some(last) = page.last() else { break };
-                after = last.sequence;
-                for event in &page {
-                    found.extend(Given::of(event, self.is_retracted(event)?));
-                }
-            }
+        for event in self.of_types(&[kind])? {
+            found.extend(Given::of(&event, self.is_retracted(&event)?));
         }
-        found.sort_by_key(|given| given.event.position);
         Ok(found)
     }
 

@@ -15,7 +15,7 @@ use thoughtstream_domain::payload::run::RunCompleted;
 use thoughtstream_domain::proposal::lineage::{Records, Stored};
 use thoughtstream_domain::proposal::{Kind, project};
 
-use super::{PAGE_ROWS_MAX, Reader};
+use super::Reader;
 use crate::rows::RowError;
 
 impl Reader {
@@ -35,12 +35,8 @@ impl Reader {
     pub fn of_types(&self, types: &[TypeName]) -> Result<Vec<Event>, RowError> {
         let mut found = Vec::new();
         for head in self.sources()? {
-            let mut after = 0;
-            loop {
-                let page = self.backlog(types, &head.source, after, PAGE_ROWS_MAX)?;
-                let Some(last) = page.last() else { break };
-                after = last.sequence;
-                found.extend(page);
+            for event in self.walk(types, &head.source) {
+                found.push(event?);
             }
         }
         found.sort_by_key(|event| event.position);

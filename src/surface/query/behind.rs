@@ -18,9 +18,6 @@ use crate::failure::Failure;
 /// Counting stops here: beyond it a person needs to know no number.
 const COUNTED_MAX: u64 = 10_000;
 
-/// How many events are read at once.
-const PAGE: usize = 1000;
-
 /// Says how many matching events are not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -105,20 +102,16 @@ pub(crate) fn behind(look: &Look<'_>, key: &ConsumerKey, heads: &Heads) -> Resul
             .filter(|claim| claim.closed)
             .map(|claim| claim.sequence)
             .collect();
-        let mut after = start.after;
-        loop {
-            let page = reader.backlog(&types, &head.source, after, PAGE)?;
-            let Some(last) = page.last() else { break };
-            after = last.sequence;
-            let waits = |event: &&Event| {
-                event.position > start.position
-                    && !closed.contains(&event.sequence)
-                    && (event.payload == Payload::Damaged || subscription.matches(event))
-            };
-            let mut waiting = page.iter().filter(waits).peekable();
-            let first = waiting.peek().map(|event| event.recorded_at);
-            since = since.into_iter().chain(first).min();
-            counted += waiting.count() as u64;
+        for event in reader.walk_after(&types, &head.source, start.after) {
+            let event = event?;
+            let waits = event.position > start.position
+                && !closed.contains(&event.sequence)
+                && (event.payload == Payload::Damaged || subscription.matches(&event));
+            if !waits {
+                continue;
+            }
+            since = Some(since.map_or(event.recorded_at, |first| first.min(event.recorded_at)));
+            counted += 1;
             if counted >= COUNTED_MAX {
                 return Ok(Behind { events: COUNTED_MAX, at_least: true, since });
             }

@@ -237,13 +237,7 @@ pub(crate) fn is_on(reader: &Reader, key: &ConsumerKey) -> Result<bool, Failure>
 /// Finds the last event of a type in a source. There is one for each start or reload: a few pages at most.
 fn newest_of<P: TypedPayload>(reader: &Reader, source: &SourceId) -> Result<Option<Event>, Failure> {
     let types: [TypeName; 1] = [P::kind().name];
-    let (mut newest, mut after) = (None, 0);
-    loop {
-        let page = reader.backlog(&types, source, after, 500)?;
-        let Some(last) = page.into_iter().next_back() else { return Ok(newest) };
-        after = last.sequence;
-        newest = Some(last);
-    }
+    Ok(reader.walk(&types, source).last().transpose()?)
 }
 
 fn one(

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use thoughtstream_domain::commit::ExecutionKey;
-use thoughtstream_domain::event::Event;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId, SourceId, TypeName};
 use thoughtstream_domain::lane::DamagedEvent;
 use thoughtstream_domain::operate::skip_damaged;
@@ -20,9 +19,6 @@ use crate::operate::{Decision, Operation, made, skip_execution};
 
 /// Under which name a consumer shows the damaged events that it stands still before.
 const DAMAGED: &str = "damaged";
-
-/// How many events are read at once.
-const PAGE: usize = 1000;
 
 /// Returns the damaged events that a running consumer stands still before.
 pub(crate) fn of(node: &Node) -> Vec<DamagedEvent> {
@@ -120,30 +116,25 @@ pub(crate) fn skip(
     let progress = reader.progress(&key, source)?;
     let start = start(reader, &key, source, subscription.replay())?;
     let mut after = start.after;
-    loop {
-        let page = match reader.backlog(&types, source, after, PAGE) {
+    for event in reader.walk_after(&types, source, after) {
+        let event = match event {
             Err(RowError::Damaged { .. }) => break,
-            page => page?,
+            event => event?,
         };
-        let waits = |event: &&Event| {
-            event.position > start.position
-                && subscription.matches(event)
-                && !claims.iter().any(|claim| claim.sequence == event.sequence)
-        };
-        if let Some(event) = page.iter().find(waits).filter(|event| event.sequence <= sequence) {
-            let what = if event.sequence == sequence {
-                "it is what was recorded".to_owned()
-            } else {
-                format!("number {} is not done yet", event.sequence)
-            };
+        if event.sequence > sequence {
+            return Err(elsewhere(consumer, source, sequence, "it does not stand in the way"));
+        }
+        let waits = event.position > start.position
+            && subscription.matches(&event)
+            && !claims.iter().any(|claim| claim.sequence == event.sequence);
+        if waits && event.sequence == sequence {
+            return Err(elsewhere(consumer, source, sequence, "it is what was recorded"));
+        }
+        if waits {
+            let what = format!("number {} is not done yet", event.sequence);
             return Err(elsewhere(consumer, source, sequence, &what));
         }
-        match page.last() {
-            Some(last) if last.sequence < sequence => after = last.sequence,
-            Some(_) | None => {
-                return Err(elsewhere(consumer, source, sequence, "it does not stand in the way"));
-            }
-        }
+        after = event.sequence;
     }
     match reader.damaged_behind(&types, source, after)? {
         Some(damaged) if damaged.sequence == sequence => {

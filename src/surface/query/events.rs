@@ -121,18 +121,17 @@ pub fn forward(
     // The index by type costs only what matches, but it knows places in a source, not positions in the log: it
     // serves a look from the start. Whoever follows the log is near its end, where reading on costs less.
     if let (0, Some(source), Some(names)) = (after, &filter.source, kinds.names(reader)) {
-        let (mut sequence, mut seen) = (0, after);
-        loop {
-            let page = reader.backlog(&names, source, sequence, PAGE)?;
-            let Some(last) = page.last() else { return Ok(seen) };
-            sequence = last.sequence;
-            for event in page.iter().filter(|event| kinds.pass(&event.kind)) {
+        let mut seen = after;
+        for event in reader.walk(&names, source) {
+            let event = event?;
+            if kinds.pass(&event.kind) {
                 seen = event.position;
-                if !take(event)? {
-                    return Ok(seen);
+                if !take(&event)? {
+                    break;
                 }
             }
         }
+        return Ok(seen);
     }
     let mut seen = after;
     loop {
