@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::operate::{self, Decision, Done, Operation};
 use crate::out::CLOSED;
 use crate::places::Places;
+use crate::query::inbox::Failures;
 use crate::query::proposals::Home;
 use crate::query::{self, Live, Look, Sink, Unwritable, events, tree};
 use crate::rehearsal;
@@ -59,6 +60,8 @@ pub struct ServiceDesk {
     pub places: Places,
     /// What it took from its configuration for good.
     pub at_start: Arc<AtStart>,
+    /// What is kept of attempts that did not complete, from one look at what waits to the next.
+    pub failures: Arc<Failures>,
     /// Ends answers that would never end by themselves.
     pub closing: CancellationToken,
     /// Is cancelled once the service has come up.
@@ -118,7 +121,8 @@ fn bug(what: &str) -> Failure {
 impl ServiceDesk {
     async fn live(&self) -> Result<Live, Failure> {
         let live = live_of(&self.service, self.since).await?;
-        Ok(Live { starting: !self.ready.is_cancelled(), ..live })
+        let failures = Arc::clone(&self.failures);
+        Ok(Live { starting: !self.ready.is_cancelled(), failures, ..live })
     }
 
     async fn ask(&self, ask: Ask, reply: Reply) -> Result<Exit, Failure> {
@@ -544,6 +548,7 @@ pub(crate) async fn live_of(service: &ServiceHandle, since: Timestamp) -> Result
         paused: service.is_paused(),
         unwritable,
         tree,
+        failures: Arc::default(),
         skipped: service.skipped(),
     })
 }

@@ -54,6 +54,8 @@ pub struct Live {
     pub unwritable: Option<Unwritable>,
     /// Who is alive.
     pub tree: tree::Node,
+    /// What it has followed of attempts that did not complete.
+    pub failures: Arc<inbox::Failures>,
     /// What the last look at each watched source skipped; nothing for one that was not looked at yet.
     pub skipped: BTreeMap<SourceId, Option<Arc<SkipReport>>>,
 }

@@ -263,6 +263,7 @@ fn arguments(
             since,
             places: places.clone(),
             at_start: Arc::clone(&at_start),
+            failures: Arc::default(),
             closing,
             ready: told.ready.clone(),
             stop: told.stop.clone(),

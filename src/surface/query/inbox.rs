@@ -1,10 +1,12 @@
 //! Everything that waits for a person, of every kind, in one list.
 
+mod failures;
 mod postponed;
 mod refused;
 mod unprocessed;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_actors::service::last_activation;
@@ -20,6 +22,7 @@ use thoughtstream_domain::proposal::materialize::held_as;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
 
+pub use failures::Failures;
 pub use postponed::postpone;
 pub(crate) use unprocessed::is_passed;
 
@@ -164,8 +167,7 @@ pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     controls(look, &mut found)?;
     activations(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;
-    unprocessed::unprocessed(look.reader, &mut found)?;
-    refused::refused(look.reader, &mut found)?;
+    left_behind(look, &mut found)?;
     refused::unheard(look.reader, &mut found)?;
     incidents(look.reader, &mut found)?;
     super::deliveries::waiting(look.reader, &mut found)?;
@@ -314,6 +316,20 @@ fn executions(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> 
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// Adds what consumers that are enabled have left behind them.
+fn left_behind(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    let enabled = enabled(look.reader)?.unwrap_or_default();
+    // Without a service nothing was kept, and everything is read once.
+    let failures = look.live.map(|live| Arc::clone(&live.failures)).unwrap_or_default();
+    for (id, left) in failures.look(look.reader, &enabled)? {
+        found.extend(
+            left.unprocessed.iter().map(|(execution, end)| unprocessed::waiting(execution, &end.code)),
+        );
+        found.extend(left.refused.map(|(refused, latest)| refused::waiting(&id, refused, &latest)));
     }
     Ok(())
 }

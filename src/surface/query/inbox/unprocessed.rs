@@ -4,35 +4,25 @@
 use std::collections::BTreeSet;
 
 use thoughtstream_domain::event::Event;
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
+use thoughtstream_domain::id::ConsumerKey;
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
-use thoughtstream_domain::payload::TypedPayload as _;
-use thoughtstream_domain::payload::run::{Next, RunAbandoned, RunFailed, RunStatusUnknown};
 use thoughtstream_domain::transform::{Change, Trigger};
 use thoughtstream_store::Reader;
 
-use super::super::consumers::enabled;
-use super::super::runs::find_execution;
 use super::super::why::skip_command;
 use super::{Kind, Waiting};
 use crate::failure::Failure;
 
-/// Adds what consumers that are enabled have passed unprocessed. It costs the attempts of theirs that did not complete.
-pub(super) fn unprocessed(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
-    let enabled = enabled(reader)?.unwrap_or_default();
-    let ids: BTreeSet<&ConsumerId> = enabled.iter().map(|key| &key.id).collect();
-    let kinds = [RunFailed::kind().name, RunStatusUnknown::kind().name, RunAbandoned::kind().name];
-    for id in ids {
-        let source = SourceId::agent(id);
-        for event in reader.walk(&kinds, &source) {
-            let Some((run, code)) = passed(&event?) else { continue };
-            let execution = find_execution(reader, &run)?;
-            if is_passed(&execution) && !is_over(reader, &execution, &enabled)? {
-                found.push(waiting(&execution, &code));
-            }
-        }
-    }
-    Ok(())
+/// Says what is left of something that was passed unprocessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// A person is shown it.
+    Shown,
+    /// The version that is enabled has taken it up.
+    TakenUp,
+    /// A person has dismissed it, or its document is another or gone: it is never shown again. A document that becomes
+    /// again what it was is a new event, and is passed anew.
+    Over,
 }
 
 /// Says whether it was passed without having been processed, and no person has dismissed it.
@@ -40,35 +30,34 @@ pub(crate) fn is_passed(execution: &Execution) -> bool {
     execution.state == ExecutionState::Closed { how: Closure::Unprocessed }
 }
 
-/// Reads the attempt and the reason of an end that lets progress pass.
-fn passed(event: &Event) -> Option<(String, String)> {
-    let (stamp, next, code) = if let Ok(RunFailed { stamp, next, code, .. }) = event.payload_as() {
-        (stamp, next, code)
-    } else if let Ok(RunStatusUnknown { stamp, next, code, .. }) = event.payload_as() {
-        (stamp, next, code)
-    } else {
-        let RunAbandoned { stamp, next, code, .. } = event.payload_as().ok()?;
-        (stamp, next, code)
-    };
-    (next == Next::Advance).then(|| (stamp.run.to_string(), code))
-}
-
-/// Says whether nothing is left of it to look after.
-fn is_over(reader: &Reader, execution: &Execution, enabled: &BTreeSet<ConsumerKey>) -> Result<bool, Failure> {
+/// Says what is left to look after of something that was passed.
+pub(super) fn left(
+    reader: &Reader,
+    execution: &Execution,
+    enabled: &BTreeSet<ConsumerKey>,
+) -> Result<Left, Failure> {
+    if !is_passed(execution) {
+        return Ok(Left::Over);
+    }
     let newer =
         |key: &&ConsumerKey| key.id == execution.consumer.id && key.version > execution.consumer.version;
     let newer = enabled.iter().find(newer);
+    let mut left = Left::Over;
     for trigger in &execution.triggers {
         let Some(event) = reader.showing_damage().event_at(trigger.position)? else { continue };
+        if is_past(reader, &event)? {
+            continue;
+        }
         let taken_up = match newer {
             Some(key) => reader.execution_of(key, &event)?.is_some(),
             None => false,
         };
-        if !taken_up && !is_past(reader, &event)? {
-            return Ok(false);
+        if !taken_up {
+            return Ok(Left::Shown);
         }
+        left = Left::TakenUp;
     }
-    Ok(true)
+    Ok(left)
 }
 
 /// Says whether the document that an event is about has other content by now, or is gone.
@@ -82,7 +71,7 @@ fn is_past(reader: &Reader, event: &Event) -> Result<bool, Failure> {
     })
 }
 
-fn waiting(execution: &Execution, code: &str) -> Waiting {
+pub(super) fn waiting(execution: &Execution, code: &str) -> Waiting {
     Waiting {
         kind: Kind::Unprocessed,
         id: execution.id.to_string(),
