@@ -189,6 +189,11 @@ pub trait DiskFile: Debug + Send + Sync {
     /// nothing. Close the file and read it again.
     fn sync(&self) -> io::Result<()>;
 
+    /// Says when a sync takes place that may be waited for while something else is done.
+    fn overlap(&self) -> Overlap {
+        Overlap::Beside
+    }
+
     /// Takes the exclusive lock on the file, or answers `false` if another holder has it.
     ///
     /// # Errors
@@ -206,6 +211,18 @@ pub trait DiskFile: Debug + Send + Sync {
     /// # Errors
     /// Passes on what the system says.
     fn unlock(&self) -> io::Result<()>;
+}
+
+/// Says when a sync takes place that may overlap with other work. Which of the operations comes first is left to the
+/// system, so whoever writes must be content with each; a simulated disk decides, and can be asked for the same again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overlap {
+    /// On a thread of its own, while the work is done.
+    Beside,
+    /// Before all of it.
+    Before,
+    /// When all of it is done.
+    Behind,
 }
 
 /// A directory of the real file system.

@@ -5,6 +5,7 @@
 
 mod account;
 pub mod backup;
+mod behind;
 mod codec;
 mod correlated;
 pub mod disk;

@@ -8,6 +8,7 @@ use std::sync::{PoisonError, RwLock};
 
 use thoughtstream_domain::id::{ConsumerKey, SourceId, TypeName};
 
+use crate::projection::PutBehind as _;
 use crate::rows::{RowError, Rows};
 use crate::tables::{Table, key};
 
@@ -166,8 +167,8 @@ impl NewNames {
             Some(next) => next,
             None => Self::next_free(rows, kind)?,
         };
-        rows.put(Table::Names, &key!(kind as u8, text), &next.to_be_bytes())?;
-        rows.put(Table::Numbers, &key!(kind as u8, next), text.as_bytes())?;
+        rows.put(Table::Names, &key!(kind as u8, text), &next.to_be_bytes());
+        rows.put(Table::Numbers, &key!(kind as u8, next), text.as_bytes());
         self.next[kind as usize] = Some(next + 1);
         let text: std::sync::Arc<str> = text.into();
         self.known[kind as usize].insert(text.clone(), next);

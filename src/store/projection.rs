@@ -18,7 +18,7 @@ use crate::correlated::{self, Count};
 use crate::execution::{read_execution, read_run};
 use crate::names::{NameKind, Names};
 use crate::record::{self, Stored};
-use crate::rows::{At, Pair, RowError};
+use crate::rows::{At, Pair, RowError, Tables};
 use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id};
 use crate::writer::{Head, from_json, to_json};
 
@@ -153,54 +153,6 @@ pub(crate) fn put_document(to: &mut impl Put, source: u32, document: &Document) 
         return Ok(());
     }
     to.put(Table::Paths, &key!(source, document.path.as_str()), document.id.as_str().as_bytes())
-}
-
-/// Writes into a transaction's tables, opening each once.
-pub(crate) struct Tables<'t> {
-    tx: &'t WriteTransaction,
-    open: [Option<redb::Table<'t, &'static [u8], &'static [u8]>>; Table::COUNT],
-}
-
-impl<'t> Tables<'t> {
-    pub(crate) fn new(tx: &'t WriteTransaction) -> Self {
-        Self { tx, open: [const { None }; Table::COUNT] }
-    }
-
-    /// Returns a table, opening it the first time.
-    pub(crate) fn table(
-        &mut self,
-        table: Table,
-    ) -> Result<&mut redb::Table<'t, &'static [u8], &'static [u8]>, RowError> {
-        let slot = &mut self.open[table as usize];
-        if slot.is_none() {
-            *slot = Some(self.tx.open_table(table.definition()).map_err(RowError::storage)?);
-        }
-        Ok(slot.as_mut().expect("opened above"))
-    }
-}
-
-impl Tables<'_> {
-    /// Says whether a row is there and is this one.
-    pub(crate) fn has(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, RowError> {
-        let found = self.table(table)?.get(key).map_err(RowError::storage)?;
-        Ok(found.is_some_and(|found| found.value() == value))
-    }
-}
-
-impl Put for Tables<'_> {
-    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        self.table(table)?.insert(key, value).map_err(RowError::storage)?;
-        Ok(())
-    }
-}
-
-impl PutBehind for Tables<'_> {
-    fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
-        let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
-        let Some(found) = range.next_back() else { return Ok(None) };
-        let (key, value) = found.map_err(RowError::storage)?;
-        Ok(Some((key.value().to_vec(), value.value().to_vec())))
-    }
 }
 
 /// Drops every projection and builds it again from events, executions, runs and versions.

@@ -1,7 +1,13 @@
-//! One write transaction: every row that goes into redb also goes, as put, into the journal's frame.
+//! One write transaction: rows are staged in memory, written as one frame, and put into redb as the frame says.
 //!
-//! Replaying a frame therefore needs no rule of the log, only these bytes. Readers and writers of rows above
-//! this module never see redb's types.
+//! What a group puts is seen at once by the commits behind it in the same group, and touches redb only when all of them
+//! are checked: a row that many of them change is put once, in its last form, and a group that fails leaves nothing to
+//! take back. Replaying a frame needs no rule of the log, only its bytes; the everyday way and the way back after a
+//! power cut are the same [`Tables::replay`]. Readers and writers of rows above this module never see redb's types.
+
+mod staged;
+
+use std::cmp::Ordering;
 
 use redb::{ReadableTable, WriteTransaction};
 use thiserror::Error;
@@ -11,6 +17,7 @@ use crate::codec::{Cursor, Malformed};
 use crate::journal::Frame;
 use crate::projection::{Put, PutBehind};
 use crate::tables::Table;
+use staged::{Staged, merge};
 
 /// Says why rows could not be read or written.
 #[derive(Debug, Error)]
@@ -62,23 +69,22 @@ pub(crate) fn unless_panicking<T>(look: impl FnOnce() -> T) -> Option<T> {
 
 type OpenTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
-/// A write transaction with its tables opened when first touched.
-pub(crate) struct Rows<'t> {
+/// The tables of a write transaction, each opened when first touched.
+pub(crate) struct Tables<'t> {
     tx: &'t WriteTransaction,
     open: [Option<OpenTable<'t>>; Table::COUNT],
-    frame: &'t mut Frame,
 }
 
 /// Marks a removal in a frame, beside the table's number.
 const REMOVED: u8 = 0x80;
 
-impl<'t> Rows<'t> {
-    /// Starts on a transaction; rows put are also written to `frame`.
-    pub(crate) fn new(tx: &'t WriteTransaction, frame: &'t mut Frame) -> Self {
-        Self { tx, open: [const { None }; Table::COUNT], frame }
+impl<'t> Tables<'t> {
+    pub(crate) fn new(tx: &'t WriteTransaction) -> Self {
+        Self { tx, open: [const { None }; Table::COUNT] }
     }
 
-    fn table(&mut self, table: Table) -> Result<&mut OpenTable<'t>, RowError> {
+    /// Returns a table, opening it the first time.
+    pub(crate) fn table(&mut self, table: Table) -> Result<&mut OpenTable<'t>, RowError> {
         let slot = &mut self.open[table as usize];
         if slot.is_none() {
             *slot = Some(self.tx.open_table(table.definition()).map_err(RowError::storage)?);
@@ -86,9 +92,68 @@ impl<'t> Rows<'t> {
         Ok(slot.as_mut().expect("opened above"))
     }
 
-    /// Returns how many bytes the frame's body has.
-    pub(crate) fn frame_bytes(&self) -> usize {
-        self.frame.body_bytes()
+    /// Says whether a row is there and is this one.
+    pub(crate) fn has(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, RowError> {
+        let found = self.table(table)?.get(key).map_err(RowError::storage)?;
+        Ok(found.is_some_and(|found| found.value() == value))
+    }
+
+    /// Puts what a journal frame says; validates nothing again.
+    pub(crate) fn replay(&mut self, body: &[u8]) -> Result<(), ReplayError> {
+        let mut cursor = Cursor::new(body);
+        while !cursor.is_at_end() {
+            let code = cursor.byte()?;
+            let table = Table::from_code(code & !REMOVED).ok_or(cursor.malformed())?;
+            let key = cursor.bytes()?;
+            if code & REMOVED == 0 {
+                self.put(table, key, cursor.bytes()?)?;
+            } else {
+                self.table(table)?.remove(key).map_err(RowError::storage)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Put for Tables<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        self.table(table)?.insert(key, value).map_err(RowError::storage)?;
+        Ok(())
+    }
+}
+
+impl PutBehind for Tables<'_> {
+    fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
+        let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
+        let Some(found) = range.next_back() else { return Ok(None) };
+        let (key, value) = found.map_err(RowError::storage)?;
+        Ok(Some((key.value().to_vec(), value.value().to_vec())))
+    }
+}
+
+/// The rows as a group sees them: those of the log, and over them what the group has put so far.
+pub(crate) struct Rows<'t> {
+    below: Tables<'t>,
+    above: Staged,
+}
+
+impl<'t> Rows<'t> {
+    /// Starts on a transaction with nothing staged.
+    pub(crate) fn new(tx: &'t WriteTransaction) -> Self {
+        Self { below: Tables::new(tx), above: Staged::default() }
+    }
+
+    /// Writes what is staged into a frame, and returns the tables that it is to be put into.
+    pub(crate) fn into_frame(self, frame: &mut Frame) -> Tables<'t> {
+        for (table, key, value) in self.above.rows() {
+            let code = table as u8 | if value.is_none() { REMOVED } else { 0 };
+            frame.push(&[code]);
+            for bytes in [Some(key), value].into_iter().flatten() {
+                frame.push_number(bytes.len() as u64);
+                frame.push(bytes);
+            }
+        }
+        self.below
     }
 
     /// Reads a row through a function, without copying it.
@@ -98,7 +163,10 @@ impl<'t> Rows<'t> {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>, RowError> {
-        let found = self.table(table)?.get(key).map_err(RowError::storage)?;
+        if let Some(staged) = self.above.get(table, key) {
+            return Ok(staged.map(read));
+        }
+        let found = self.below.table(table)?.get(key).map_err(RowError::storage)?;
         Ok(found.map(|guard| read(guard.value())))
     }
 
@@ -112,103 +180,88 @@ impl<'t> Rows<'t> {
         Ok(self.read(table, key, |_| ())?.is_some())
     }
 
+    /// Hands on each row from `from` up to, without, `to`, in an order, until told to stop.
+    fn walk(
+        &mut self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        order: Order,
+        take: Take<'_>,
+    ) -> Result<(), RowError> {
+        let below = self.below.table(table)?.range(from..to).map_err(RowError::storage)?;
+        let above = self.above.range(table, from, to);
+        match order {
+            Order::Rising => merge(below, above, Ordering::Less, take),
+            Order::Falling => merge(below.rev(), above.rev(), Ordering::Greater, take),
+        }
+    }
+
+    fn one(&mut self, table: Table, from: &[u8], to: &[u8], order: Order) -> Result<Option<Pair>, RowError> {
+        let mut found = None;
+        self.walk(table, from, to, order, &mut |key, value| {
+            found = Some((key.to_vec(), value.to_vec()));
+            Ok(Go::Stop)
+        })?;
+        Ok(found)
+    }
+
     /// Returns the first row from `from` up to, without, `to`.
     pub(crate) fn first(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
-        let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
-        let Some(found) = range.next() else { return Ok(None) };
-        let (key, value) = found.map_err(RowError::storage)?;
-        Ok(Some((key.value().to_vec(), value.value().to_vec())))
+        self.one(table, from, to, Order::Rising)
     }
 
     /// Returns a copy of every row from `from` up to, without, `to`.
     pub(crate) fn all_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Vec<Pair>, RowError> {
-        let rows = self.table(table)?.range(from..to).map_err(RowError::storage)?;
-        let copied = rows.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));
-        copied.collect::<Result<_, _>>().map_err(RowError::storage)
+        let mut all = Vec::new();
+        self.walk(table, from, to, Order::Rising, &mut |key, value| {
+            all.push((key.to_vec(), value.to_vec()));
+            Ok(Go::On)
+        })?;
+        Ok(all)
     }
 
-    /// Returns the last row from `from` up to, without, `to`.
-    pub(crate) fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
-        let mut range = self.table(table)?.range(from..to).map_err(RowError::storage)?;
-        let Some(found) = range.next_back() else { return Ok(None) };
-        let (key, value) = found.map_err(RowError::storage)?;
-        Ok(Some((key.value().to_vec(), value.value().to_vec())))
-    }
-
-    /// Writes a row; answers whether it is new.
+    /// Stages a row; answers whether it is new.
     pub(crate) fn put_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, RowError> {
-        let is_new = self.table(table)?.insert(key, value).map_err(RowError::storage)?.is_none();
-        self.note(table as u8, key);
-        self.note_bytes(value);
+        let is_new = !self.has(table, key)?;
+        self.above.put(table, key, value);
         Ok(is_new)
     }
 
-    /// Writes a row.
-    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        self.put_new(table, key, value).map(drop)
+    /// Stages a row.
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        self.above.put(table, key, value);
     }
 
-    /// Removes a row if it exists.
-    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) -> Result<(), RowError> {
-        self.table(table)?.remove(key).map_err(RowError::storage)?;
-        self.note(table as u8 | REMOVED, key);
-        Ok(())
+    /// Stages the removal of a row that may exist.
+    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) {
+        self.above.remove(table, key);
     }
+}
 
-    /// Writes a row into redb alone: what the journal itself says, or what a replay puts.
-    pub(crate) fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        self.table(table)?.insert(key, value).map_err(RowError::storage)?;
-        Ok(())
-    }
-
-    fn note(&mut self, code: u8, key: &[u8]) {
-        self.frame.push(&[code]);
-        self.note_bytes(key);
-    }
-
-    fn note_bytes(&mut self, bytes: &[u8]) {
-        self.frame.push_number(bytes.len() as u64);
-        self.frame.push(bytes);
-    }
-
-    /// Puts what a journal frame says; validates nothing again.
-    pub(crate) fn replay(&mut self, body: &[u8]) -> Result<(), ReplayError> {
-        let mut cursor = Cursor::new(body);
-        while !cursor.is_at_end() {
-            let code = cursor.byte()?;
-            let table = Table::from_code(code & !REMOVED).ok_or(cursor.malformed())?;
-            let key = cursor.bytes()?;
-            if code & REMOVED == 0 {
-                self.put_unjournaled(table, key, cursor.bytes()?)?;
-            } else {
-                self.table(table)?.remove(key).map_err(RowError::storage)?;
-            }
-        }
-        Ok(())
-    }
+/// Says which way a range is walked.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Rising,
+    Falling,
 }
 
 impl Look for Rows<'_> {
     fn each(&mut self, table: Table, from: &[u8], to: &[u8], take: Take<'_>) -> Result<(), RowError> {
-        for row in self.table(table)?.range(from..to).map_err(RowError::storage)? {
-            let (key, value) = row.map_err(RowError::storage)?;
-            if take(key.value(), value.value())? == Go::Stop {
-                break;
-            }
-        }
-        Ok(())
+        self.walk(table, from, to, Order::Rising, take)
     }
 }
 
 impl Put for Rows<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        Rows::put(self, table, key, value)
+        Rows::put(self, table, key, value);
+        Ok(())
     }
 }
 
 impl PutBehind for Rows<'_> {
     fn last_in(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair>, RowError> {
-        Rows::last_in(self, table, from, to)
+        self.one(table, from, to, Order::Falling)
     }
 }
 
@@ -220,3 +273,6 @@ pub(crate) enum ReplayError {
     #[error(transparent)]
     Row(#[from] RowError),
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::disk::{Disk, DiskError, DiskFile};
+use crate::disk::{Disk, DiskError, DiskFile, Overlap};
 use file::SimFile;
 
 /// The unit a disk writes whole or not at all.
@@ -259,6 +259,7 @@ struct State {
     locks: BTreeMap<u64, Lock>,
     recording: Option<Recording>,
     capacity: Option<usize>,
+    overlap: Option<Overlap>,
 }
 
 impl State {
@@ -354,6 +355,11 @@ impl SimDisk {
     /// Limits the sum of all files' lengths; growth beyond it fails as on a full disk.
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.state().capacity = bytes;
+    }
+
+    /// Has every sync that may overlap with something take place so, instead of as the seed says.
+    pub fn set_overlap(&self, overlap: Overlap) {
+        self.state().overlap = Some(overlap);
     }
 
     /// Says whether the power is gone.

@@ -194,7 +194,8 @@ impl Store {
         let opened = open::open_log(disk.as_ref(), options)?;
         let damaged = |error| damaged_rows(&disk.path(LOG), error);
         let reader = Reader::of(opened.database, opened.mark).map_err(damaged)?;
-        let writer = Writer::new(&reader, disk.clone(), options, opened.journal, opened.incarnation);
+        let (behind, journal) = (opened.behind, opened.journal);
+        let writer = Writer::new(&reader, disk.clone(), options, behind, journal, opened.incarnation);
         Ok(Self { writer: writer.map_err(damaged)?, reader })
     }
 }

@@ -1,9 +1,10 @@
 //! The only way to change the log: groups of commits in, verdicts out, durable when answered.
 //!
 //! One group is one redb transaction and one journal frame. Each commit is checked before its first row is
-//! written, so a refused one leaves nothing behind and the rest go on. The frame's sync is the durable point;
-//! redb follows without a sync of its own and catches up at the next checkpoint. The writer belongs to one
-//! thread; it decides nothing about when to run or what to do when it fails.
+//! staged, so a refused one leaves nothing behind and the rest go on. When all are checked, the frame is written, and
+//! redb takes the rows while the disk takes the frame. The frame's sync is the durable point: redb's transaction is
+//! shown to readers only behind it, without a sync of its own, and catches up at the next checkpoint. The writer
+//! belongs to one thread; it decides nothing about when to run or what to do when it fails.
 
 mod account;
 mod append;
@@ -27,11 +28,12 @@ use thoughtstream_domain::id::TypeRef;
 use thoughtstream_domain::registry::Hashes;
 use thoughtstream_domain::time::Timestamp;
 
+use crate::behind::Behind;
 use crate::disk::Disk;
 use crate::journal::{Frame, Journal, Mark};
-use crate::projection::{self, Heads};
+use crate::projection::{self, Heads, Put as _};
 use crate::reader::Reader;
-use crate::rows::{RowError, Rows};
+use crate::rows::{ReplayError, RowError, Rows, Tables};
 use crate::store::{APPLIED, LOG, OpenError, Options, Shared, damaged_rows, encode_mark, reopen};
 use crate::tables::Table;
 use cache::Cache;
@@ -125,7 +127,10 @@ pub struct Writer {
     shared: Arc<Shared>,
     disk: Arc<dyn Disk>,
     options: Options,
+    behind: Behind,
     journal: Journal,
+    /// How far a checkpoint goes that is not durable yet.
+    carrying: Option<Mark>,
     frame: Frame,
     cache: Cache,
     types: BTreeMap<TypeRef, Hashes>,
@@ -139,6 +144,7 @@ impl Writer {
         reader: &Reader,
         disk: Arc<dyn Disk>,
         options: Options,
+        behind: Behind,
         journal: Journal,
         incarnation: u64,
     ) -> Result<Self, RowError> {
@@ -147,7 +153,9 @@ impl Writer {
             shared: reader.shared.clone(),
             disk,
             options,
+            behind,
             journal,
+            carrying: None,
             frame: Frame::new(),
             types: BTreeMap::new(),
             incarnation,
@@ -215,6 +223,7 @@ impl Writer {
         if self.failed {
             return Err(WriteError::MustReopen);
         }
+        self.take_up_checkpoint()?;
         let bytes = group.iter().map(|commit| weigh(commit.borrow())).sum::<usize>();
         self.check_space(bytes)?;
         if !self.journal.has_room(bytes.min(GROUP_BYTES_MAX) * 2) {
@@ -256,8 +265,7 @@ impl Writer {
         let shared = self.shared.clone();
         let database = shared.database().map_err(|_| WriteError::MustReopen)?;
         let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
-        self.frame.clear();
-        let mut rows = Rows::new(&tx, &mut self.frame);
+        let mut rows = Rows::new(&tx);
         let mut group_state =
             GroupState { cache: &mut self.cache, types: &self.types, now, heads: Heads::default() };
         let verdicts = match group_state.apply_all(&mut rows, group) {
@@ -268,33 +276,39 @@ impl Writer {
                 return Err(WriteError::Failed(source));
             }
         };
-        if rows.frame_bytes() == 0 {
+        self.frame.clear();
+        let mut tables = rows.into_frame(&mut self.frame);
+        let size = self.frame.body_bytes();
+        if size == 0 {
             return Ok(verdicts);
         }
-        let journaled = self.journal.has_room(rows.frame_bytes());
-        drop(rows);
-        let sealed = if journaled { self.journal.seal(&mut self.frame) } else { self.journal.end() };
-        self.note_applied(&tx, sealed)?;
-        if journaled {
-            tx.set_durability(Durability::None).map_err(|error| self.fail(error.into()))?;
-            let written = self.journal.append(&self.frame, sealed, inside);
-            written.map_err(|error| self.unknown(error.into()))?;
-        } else {
+        if !self.journal.has_room(size) {
             // Larger than the journal takes: redb's own commit is the durable point, and a checkpoint too.
+            let end = self.journal.end();
+            put_frame(&mut tables, self.frame.body(), end).map_err(|error| self.fail(error))?;
+            drop(tables);
             tx.set_quick_repair(true);
-        }
-        self.cache.publish(&self.shared.names);
-        if let Err(error) = tx.commit() {
-            self.failed = true;
-            if !journaled {
-                return Err(WriteError::Unknown(Box::new(error)));
-            }
-            // Durable, and brought into the log by the next open: the same answer.
-            tracing::warn!("log.commit_after_sync_failed");
+            self.cache.publish(&self.shared.names);
+            tx.commit().map_err(|error| self.unknown(Box::new(error)))?;
+            self.checkpointed(end);
             return Ok(verdicts);
         }
-        if !journaled {
-            self.journal.checkpointed(sealed.offset);
+        let sealed = self.journal.seal(&mut self.frame);
+        let frame = &self.frame;
+        let mut put = Ok(());
+        let mut meanwhile = || put = put_frame(&mut tables, frame.body(), sealed);
+        let written = self.journal.append(frame, sealed, inside, &mut meanwhile);
+        drop(tables);
+        written.map_err(|error| self.unknown(error.into()))?;
+        self.cache.publish(&self.shared.names);
+        // Durable from here on: what redb fails to take is brought into the log by the next open. The same answer.
+        let shown = put.and_then(|()| {
+            tx.set_durability(Durability::None)?;
+            Ok(tx.commit()?)
+        });
+        if shown.is_err() {
+            self.failed = true;
+            tracing::warn!("log.commit_after_sync_failed");
         }
         Ok(verdicts)
     }
@@ -304,31 +318,42 @@ impl Writer {
             tx.open_table(Table::Meta.definition()).map_err(redb::Error::from).and_then(|mut meta| {
                 meta.insert(APPLIED, &encode_mark(mark)[..]).map(drop).map_err(redb::Error::from)
             });
-        noted.map_err(|error| self.fail(error))
+        noted.map_err(|error| self.fail(error.into()))
     }
 
-    fn fail(&mut self, error: redb::Error) -> WriteError {
+    fn fail(&mut self, error: Failure) -> WriteError {
         self.failed = true;
-        WriteError::Failed(Box::new(error))
+        WriteError::Failed(error)
     }
 
-    fn unknown(&mut self, error: Box<dyn std::error::Error + Send + Sync>) -> WriteError {
+    fn unknown(&mut self, error: Failure) -> WriteError {
         self.failed = true;
         WriteError::Unknown(error)
     }
 
-    /// Carries the log for good to where the journal ends, if that is due at `now`: enough waits, or the last
-    /// time is long enough ago. Answers whether it did.
+    /// Begins to carry the log for good to where the journal ends, if that is due at `now`: enough waits, or the
+    /// last time is long enough ago. Answers whether it did. Nobody waits for the disk; until it has done its part,
+    /// the journal keeps what is carried, and no other checkpoint begins.
     ///
     /// # Errors
     /// As [`Self::checkpoint`].
     pub fn maybe_checkpoint(&mut self, now: Instant) -> Result<bool, WriteError> {
+        self.take_up_checkpoint()?;
+        if self.carrying.is_some() {
+            return Ok(false);
+        }
         let waiting = self.journal.waiting_bytes();
         let since = *self.last_checkpoint.get_or_insert(now);
         let due = waiting >= CHECKPOINT_BYTES
             || waiting > 0 && now.saturating_duration_since(since) >= CHECKPOINT_INTERVAL;
         if due {
-            self.checkpoint()?;
+            if self.failed {
+                return Err(WriteError::MustReopen);
+            }
+            let end = self.journal.end();
+            self.behind.clone().defer(|| self.commit_carried(end))?;
+            self.carrying = Some(end);
+            self.take_up_checkpoint()?;
             self.last_checkpoint = Some(now);
         } else if waiting == 0 {
             self.last_checkpoint = Some(now);
@@ -358,14 +383,38 @@ impl Writer {
 
     /// Commits durably that the log holds everything up to a mark of the journal.
     fn carry_to(&mut self, end: Mark) -> Result<(), WriteError> {
+        self.commit_carried(end)?;
+        self.checkpointed(end);
+        Ok(())
+    }
+
+    /// Notes that everything up to a mark is durable without the journal.
+    fn checkpointed(&mut self, end: Mark) {
+        self.journal.checkpointed(end.offset);
+        self.carrying = None;
+    }
+
+    /// Looks whether a checkpoint that was begun is durable by now.
+    fn take_up_checkpoint(&mut self) -> Result<(), WriteError> {
+        let Some(end) = self.carrying else { return Ok(()) };
+        match self.behind.is_done() {
+            Ok(true) => self.checkpointed(end),
+            Ok(false) => {}
+            Err(error) => {
+                self.carrying = None;
+                return Err(self.fail(error.into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_carried(&mut self, end: Mark) -> Result<(), WriteError> {
         let shared = self.shared.clone();
         let database = shared.database().map_err(|_| WriteError::MustReopen)?;
         let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
         tx.set_quick_repair(true);
         self.note_applied(&tx, end)?;
-        tx.commit().map_err(|error| self.fail(error.into()))?;
-        self.journal.checkpointed(end.offset);
-        Ok(())
+        tx.commit().map_err(|error| self.fail(error.into()))
     }
 
     /// Drops everything that is derived from events, runs and versions, and builds it again in one durable step.
@@ -416,16 +465,29 @@ impl Writer {
     /// be called again.
     pub fn reopen(&mut self) -> Result<(), OpenError> {
         self.failed = true;
-        let (journal, incarnation) = reopen(&self.shared, self.disk.as_ref(), self.options)?;
+        let (behind, journal, incarnation) = reopen(&self.shared, self.disk.as_ref(), self.options)?;
         let cache = Cache::load(&self.reader());
         let cache = cache.map_err(|error| damaged_rows(&self.disk.path(LOG), error))?;
+        self.behind = behind;
         self.journal = journal;
+        self.carrying = None;
         self.incarnation = incarnation;
         self.cache = cache;
         self.failed = false;
         self.last_checkpoint = None;
         Ok(())
     }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Puts what a frame says into redb's transaction, and how far that carries the log.
+fn put_frame(tables: &mut Tables<'_>, body: &[u8], end: Mark) -> Result<(), Failure> {
+    tables.replay(body).map_err(|error| match error {
+        ReplayError::Row(RowError::Storage(source)) => source,
+        error @ (ReplayError::Row(RowError::Damaged { .. }) | ReplayError::Malformed(_)) => error.into(),
+    })?;
+    Ok(tables.put(Table::Meta, APPLIED, &encode_mark(end))?)
 }
 
 /// Returns about how many bytes a commit writes, to bound a group by.

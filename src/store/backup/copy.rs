@@ -14,10 +14,10 @@ use thoughtstream_domain::payload::system::Redacted;
 
 use crate::codec::be64;
 use crate::execution::{read_execution, read_run};
-use crate::projection::{self, Heads, Indexed, Put, Tables};
+use crate::projection::{self, Heads, Indexed, Put};
 use crate::reader::{Reader, View};
 use crate::record;
-use crate::rows::{At, RowError};
+use crate::rows::{At, RowError, Tables};
 use crate::store::{FillError, write_meta};
 use crate::tables::{Table, position_key};
 

@@ -76,6 +76,11 @@ impl Frame {
         self.body += self.bytes.len() - before;
     }
 
+    /// Returns the body.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES..HEADER_BYTES + self.body]
+    }
+
     /// Returns the length of the body.
     pub(crate) fn body_bytes(&self) -> usize {
         self.body

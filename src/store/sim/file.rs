@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Change, Lock, Operation, SimDisk, power_is_off};
-use crate::disk::DiskFile;
+use super::{Change, Dice, Lock, Operation, SimDisk, power_is_off};
+use crate::disk::{DiskFile, Overlap};
 
 /// An open file of a [`SimDisk`].
 #[derive(Debug)]
@@ -59,6 +59,15 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         self.disk.state().perform(Operation::Sync { inode: self.inode })
+    }
+
+    fn overlap(&self) -> Overlap {
+        let state = self.disk.state();
+        let drawn = || {
+            let behind = Dice::new(state.seed ^ state.operations).chance(50);
+            if behind { Overlap::Behind } else { Overlap::Before }
+        };
+        state.overlap.unwrap_or_else(drawn)
     }
 
     fn try_lock(&self) -> io::Result<bool> {

@@ -1,5 +1,6 @@
 //! Opening log and journal, and bringing the log up to the journal's end.
 
+use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -11,12 +12,14 @@ use super::error::{OpenError, damaged_rows, database_error};
 use super::{
     FORMAT, FORMAT_FILE, FORMAT_TITLE, LOG, LOG_ANEW, LOG_UNFINISHED, Options, Presence, Shared, look_on,
 };
+use crate::behind::Behind;
 use crate::codec::{be32, be64};
-use crate::disk::{Backend, Disk, DiskError, DiskFile};
-use crate::journal::{Frame, Journal, Mark};
+use crate::disk::{Disk, DiskError, DiskFile};
+use crate::journal::{Journal, Mark};
 use crate::names::{NameKind, Names};
 use crate::overlay::Overlay;
-use crate::rows::{ReplayError, RowError, Rows, unless_panicking};
+use crate::projection::Put;
+use crate::rows::{ReplayError, RowError, Tables, unless_panicking};
 use crate::tables::Table;
 
 /// What every redb file starts with.
@@ -43,6 +46,7 @@ fn decode_mark(bytes: &[u8]) -> Option<Mark> {
 /// What opening gives.
 pub(super) struct OpenedLog {
     pub(super) database: Database,
+    pub(super) behind: Behind,
     pub(super) journal: Journal,
     pub(super) mark: [u8; 16],
     pub(super) incarnation: u64,
@@ -59,7 +63,14 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
         Ok::<_, OpenError>(Journal::scan(disk, &meta.mark, meta.applied)?)
     });
     let scanned = scanned.ok_or_else(|| panicked(&path))??;
-    let database = open_database(disk, options, |file| Ok(Backend(file)))?;
+    // The file that is opened in the end is the last one that was tried.
+    let last = RefCell::new(None);
+    let database = open_database(disk, options, |file| {
+        let behind = Behind::new(file);
+        last.replace(Some(behind.clone()));
+        Ok(behind)
+    })?;
+    let behind = last.take().expect("a database was opened on it");
     let meta = read_meta(&database, &path)?;
     if meta.applied != scanned.applied() {
         // Somebody opened and closed it in between; once more, from the start.
@@ -73,7 +84,7 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
         // They take room and are in nobody's way.
         tracing::warn!("log.remains_not_removed");
     }
-    Ok(OpenedLog { database, journal, mark: meta.mark, incarnation })
+    Ok(OpenedLog { database, behind, journal, mark: meta.mark, incarnation })
 }
 
 /// Removes what a compaction left that was cut short. Only for who has the log alone.
@@ -241,14 +252,13 @@ fn carry(database: &Database, end: Mark, bodies: &[Vec<u8>], incarnation: u64) -
     let mut tx = database.begin_write().map_err(RowError::storage)?;
     tx.set_quick_repair(true);
     add_tables(&tx)?;
-    let mut frame = Frame::new();
-    let mut rows = Rows::new(&tx, &mut frame);
+    let mut tables = Tables::new(&tx);
     for body in bodies {
-        rows.replay(body)?;
+        tables.replay(body)?;
     }
-    rows.put_unjournaled(Table::Meta, b"incarnation", &incarnation.to_be_bytes())?;
-    rows.put_unjournaled(Table::Meta, APPLIED, &encode_mark(end))?;
-    drop(rows);
+    tables.put(Table::Meta, b"incarnation", &incarnation.to_be_bytes())?;
+    tables.put(Table::Meta, APPLIED, &encode_mark(end))?;
+    drop(tables);
     tx.commit().map_err(RowError::storage)?;
     Ok(())
 }
@@ -292,7 +302,7 @@ pub(crate) fn reopen(
     shared: &Shared,
     disk: &dyn Disk,
     options: Options,
-) -> Result<(Journal, u64), OpenError> {
+) -> Result<(Behind, Journal, u64), OpenError> {
     let path = disk.path(LOG);
     let mut slot = shared.database.write().unwrap_or_else(PoisonError::into_inner);
     *slot = None;
@@ -312,7 +322,7 @@ pub(crate) fn reopen(
     }
     take_names(shared, &opened.database, &path)?;
     *slot = Some(opened.database);
-    Ok((opened.journal, opened.incarnation))
+    Ok((opened.behind, opened.journal, opened.incarnation))
 }
 
 /// Lets readers find the names of a log that was opened again.

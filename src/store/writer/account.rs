@@ -93,16 +93,16 @@ impl GroupState<'_> {
         let account = reservation.account();
         let before = self.entry(rows, entry)?.map_or_else(Tally::default, |before| before.tally());
         let key = entry_key(account, reservation.at, &reservation.run);
-        rows.put(Table::Entries, &key, &write_entry(entry))?;
+        rows.put(Table::Entries, &key, &write_entry(entry));
         if entry.settlement.is_none() {
-            rows.put(Table::Leases, &key, &[])?;
+            rows.put(Table::Leases, &key, &[]);
         } else {
-            rows.remove(Table::Leases, &key)?;
+            rows.remove(Table::Leases, &key);
         }
         for key in sum_keys(account, reservation.at) {
             let sum = rows.read(Table::Tallies, &key, read_tally)?.transpose().at(Table::Tallies, account)?;
             let sum = sum.unwrap_or_default().minus(before).plus(entry.tally());
-            rows.put(Table::Tallies, &key, &write_tally(&sum))?;
+            rows.put(Table::Tallies, &key, &write_tally(&sum));
         }
         self.cache.adds_account(account);
         Ok(())

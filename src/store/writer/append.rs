@@ -205,7 +205,7 @@ impl GroupState<'_> {
             &Placement { source, kind, assigned, chain, parents: &positions },
         );
         let at = position_key(position);
-        rows.put(Table::Events, &at, &bytes)?;
+        rows.put(Table::Events, &at, &bytes);
         let indexed = Indexed {
             position,
             id: id.as_bytes(),
@@ -244,9 +244,9 @@ impl GroupState<'_> {
         let name = kind.to_string();
         let Some(hashes) = self.types.get(kind) else { return Ok(()) };
         let current = hashes.current.as_bytes();
-        match rows.get(Table::Definitions, name.as_bytes())? {
-            Some(stored) if stored == current => Ok(()),
-            Some(_) | None => rows.put(Table::Definitions, name.as_bytes(), current),
+        if rows.get(Table::Definitions, name.as_bytes())?.is_none_or(|stored| stored != current) {
+            rows.put(Table::Definitions, name.as_bytes(), current);
         }
+        Ok(())
     }
 }

@@ -50,14 +50,15 @@ impl GroupState<'_> {
         {
             self.leave_path(rows, source, &before)?;
         }
-        rows.put(Table::Documents, &key!(source, document.id.as_str()), &to_json(document))?;
+        rows.put(Table::Documents, &key!(source, document.id.as_str()), &to_json(document));
         if document.removed {
             return Ok(());
         }
-        rows.put(Table::Paths, &key!(source, document.path.as_str()), document.id.as_str().as_bytes())?;
+        rows.put(Table::Paths, &key!(source, document.path.as_str()), document.id.as_str().as_bytes());
         // A zero byte cannot stand in an id, so the versions of one document lie together.
         let version = key!(source, document.id.as_str(), 0_u8, document.revision);
-        rows.put(Table::Versions, &version, &to_json(document))
+        rows.put(Table::Versions, &version, &to_json(document));
+        Ok(())
     }
 
     /// Frees a path, unless another document has taken it in the meantime (two files that swapped names).
@@ -65,7 +66,7 @@ impl GroupState<'_> {
         let path = key!(source, before.path.as_str());
         let holder = rows.get(Table::Paths, &path)?;
         if holder.is_some_and(|holder| holder == before.id.as_str().as_bytes()) {
-            rows.remove(Table::Paths, &path)?;
+            rows.remove(Table::Paths, &path);
         }
         Ok(())
     }
@@ -80,6 +81,7 @@ impl GroupState<'_> {
         let Some(mut found) = self.document(rows, source, document)? else { return Ok(()) };
         found.stat = Some(stat);
         let source = self.cache.names.number(rows, NameKind::Source, source.as_str())?;
-        rows.put(Table::Documents, &key!(source, document.as_str()), &to_json(&found))
+        rows.put(Table::Documents, &key!(source, document.as_str()), &to_json(&found));
+        Ok(())
     }
 }

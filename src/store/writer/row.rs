@@ -90,7 +90,8 @@ impl GroupState<'_> {
             Row::Pass { consumer, source, sequence } => self.pass(rows, consumer, source, *sequence),
             Row::Control(consumer, control) => {
                 self.cache.set_control(consumer, Some(control));
-                rows.put(Table::Controls, consumer.as_str().as_bytes(), &to_json(control))
+                rows.put(Table::Controls, consumer.as_str().as_bytes(), &to_json(control));
+                Ok(())
             }
             Row::Declaration(registered) => self.register(rows, registered),
             Row::Document(document) => self.write_document(rows, document),
@@ -99,7 +100,8 @@ impl GroupState<'_> {
                 if rows.has(Table::Blobs, sha256.as_bytes())? {
                     return Ok(());
                 }
-                rows.put(Table::Blobs, sha256.as_bytes(), bytes.reveal())
+                rows.put(Table::Blobs, sha256.as_bytes(), bytes.reveal());
+                Ok(())
             }
             Row::Redact(event) => self.redact(rows, event),
         }
@@ -126,7 +128,8 @@ impl GroupState<'_> {
         if rows.has(Table::Declarations, name.as_bytes())? {
             return Ok(());
         }
-        rows.put(Table::Declarations, name.as_bytes(), &to_json(row))
+        rows.put(Table::Declarations, name.as_bytes(), &to_json(row));
+        Ok(())
     }
 
     fn redact(&mut self, rows: &mut Rows<'_>, event: &EventId) -> Result<(), RowError> {
@@ -136,7 +139,8 @@ impl GroupState<'_> {
         let record = record.ok_or_else(|| RowError::damaged(Table::Events, position))?;
         let names = self.names_of(rows, &record, position)?;
         let redacted = record::redact(&record, &names).at(Table::Events, position)?;
-        rows.put(Table::Events, &key, &redacted)
+        rows.put(Table::Events, &key, &redacted);
+        Ok(())
     }
 
     /// Returns the names a record uses; they may be newer than the shared cache.

@@ -111,18 +111,18 @@ impl GroupState<'_> {
         let closed = execution.state.status() == ExecutionStatus::Closed;
         if closed {
             if !is_new {
-                rows.remove(Table::Unsettled, &key)?;
+                rows.remove(Table::Unsettled, &key);
             }
             let closing = execution.triggers.iter().map(|trigger| trigger.sequence).collect();
             return self.close(rows, (consumer, source), execution.position(), closing);
         }
         if is_new {
-            rows.put(Table::Unsettled, &key, &[])?;
+            rows.put(Table::Unsettled, &key, &[]);
             let position = execution.position();
             let standing = self.cache.standing(rows, consumer, source)?;
             for Trigger { sequence, .. } in &execution.triggers {
                 if *sequence > standing.progress {
-                    rows.put(Table::Claims, &key!(consumer, source, *sequence), &claim(position, false))?;
+                    rows.put(Table::Claims, &key!(consumer, source, *sequence), &claim(position, false));
                     standing.claims.insert(*sequence, (position, false));
                 }
             }
@@ -156,18 +156,18 @@ impl GroupState<'_> {
                 if !closed {
                     break;
                 }
-                rows.remove(Table::Claims, &key!(consumer, source, next))?;
+                rows.remove(Table::Claims, &key!(consumer, source, next));
                 standing.claims.remove(&next);
             }
             closing.remove(&next);
             progress = next;
         }
         for sequence in closing {
-            rows.put(Table::Claims, &key!(consumer, source, sequence), &claim(position, true))?;
+            rows.put(Table::Claims, &key!(consumer, source, sequence), &claim(position, true));
             standing.claims.insert(sequence, (position, true));
         }
         if progress > before {
-            rows.put(Table::Progress, &key!(consumer, source), &progress.to_be_bytes())?;
+            rows.put(Table::Progress, &key!(consumer, source), &progress.to_be_bytes());
             standing.progress = progress;
         }
         Ok(())
@@ -179,15 +179,14 @@ impl GroupState<'_> {
         let is_new = rows.put_new(Table::Runs, &key, &write_run(run))?;
         if is_new {
             let id_key = key!(bucket(run.position), short_id(run.id.as_bytes()));
-            rows.put(Table::RunIds, &id_key, &key)?;
+            rows.put(Table::RunIds, &id_key, &key);
         }
         if run.state.is_open() {
-            rows.put(Table::Open, &key, &[])
-        } else if is_new {
-            Ok(())
-        } else {
-            rows.remove(Table::Open, &key)
+            rows.put(Table::Open, &key, &[]);
+        } else if !is_new {
+            rows.remove(Table::Open, &key);
         }
+        Ok(())
     }
 
     /// Sets progress outright and drops the claims it passes.
@@ -200,12 +199,12 @@ impl GroupState<'_> {
     ) -> Result<(), RowError> {
         let consumer = self.cache.names.number(rows, NameKind::Consumer, &consumer.to_string())?;
         let source = self.cache.names.number(rows, NameKind::Source, source.as_str())?;
-        rows.put(Table::Progress, &key!(consumer, source), &sequence.to_be_bytes())?;
+        rows.put(Table::Progress, &key!(consumer, source), &sequence.to_be_bytes());
         let standing = self.cache.standing(rows, consumer, source)?;
         standing.progress = sequence;
         let kept = standing.claims.split_off(&sequence.saturating_add(1));
         for claimed in std::mem::replace(&mut standing.claims, kept).into_keys() {
-            rows.remove(Table::Claims, &key!(consumer, source, claimed))?;
+            rows.remove(Table::Claims, &key!(consumer, source, claimed));
         }
         self.close(rows, (consumer, source), 0, BTreeSet::new())
     }
@@ -227,6 +226,7 @@ impl GroupState<'_> {
             return Ok(());
         }
         standing.progress = sequence;
-        rows.put(Table::Progress, &key!(consumer, source), &sequence.to_be_bytes())
+        rows.put(Table::Progress, &key!(consumer, source), &sequence.to_be_bytes());
+        Ok(())
     }
 }

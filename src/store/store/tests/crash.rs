@@ -5,8 +5,10 @@
 mod workload;
 
 use super::*;
+use crate::disk::Overlap;
 use crate::sim::{Dice, Fault, Loss};
 use crate::verify::{Options as VerifyOptions, verify};
+use crate::{WriteError, Writer};
 use workload::Workload;
 
 /// Points of a bounded run.
@@ -64,8 +66,18 @@ pub(super) fn check_sound(store: &Store, context: &str) {
 
 /// Runs a workload on a recorded disk.
 pub(super) fn run_recorded(seed: u64, groups: usize) -> (SimDisk, Vec<Answered>) {
-    let (disk, mut store) = fresh();
+    let (disk, store) = fresh();
     disk.record();
+    run_on(&disk, store, seed, groups, Workload::carry)
+}
+
+fn run_on(
+    disk: &SimDisk,
+    mut store: Store,
+    seed: u64,
+    groups: usize,
+    carry: fn(&mut Workload, &mut Writer) -> Result<(), WriteError>,
+) -> (SimDisk, Vec<Answered>) {
     let mut workload = Workload::new(seed);
     let mut history = Vec::new();
     for _ in 0..groups {
@@ -73,12 +85,31 @@ pub(super) fn run_recorded(seed: u64, groups: usize) -> (SimDisk, Vec<Answered>)
         let verdicts = store.writer.apply(&group, workload.now()).unwrap();
         workload.learn(&group, &verdicts);
         history.push(Answered { operations: disk.operations(), group, verdicts });
-        if workload.wants_checkpoint() {
-            store.writer.checkpoint().unwrap();
-        }
+        carry(&mut workload, &mut store.writer).unwrap();
     }
     check_sound(&store, "before any cut");
-    (disk, history)
+    (disk.clone(), history)
+}
+
+/// A checkpoint is begun and is as late as it may be: everything it carries must stay where it is.
+#[test]
+fn the_journal_keeps_what_a_checkpoint_carries_until_that_is_durable() {
+    let small = Options { journal_file_bytes: 16 << 10, ..options() };
+    let disk = SimDisk::new(seed());
+    create_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), MARK, small).unwrap();
+    let mut store = Store::open_on(Arc::new(disk.clone()), small).unwrap();
+    store.writer.set_types(REGISTRY.hashes()).unwrap();
+    disk.set_overlap(Overlap::Behind);
+    disk.record();
+    let (disk, history) = run_on(&disk, store, seed() + 3000, 100, Workload::carry_behind);
+    let mut recording = disk.recorded().unwrap();
+    let step = (recording.len() as u64 / points().max(1)).max(1);
+    while recording.advance() {
+        if recording.number().is_multiple_of(step) {
+            let context = format!("after operation {}", recording.number());
+            check_image(&recording.image(Loss::All), &history, recording.number(), &context);
+        }
+    }
 }
 
 #[test]
@@ -156,7 +187,7 @@ fn run_with_fault(seed: u64, groups: usize, fault: impl Fn(u64) -> (u64, Fault))
         };
         workload.learn(&group, &verdicts);
         acknowledged.extend(verdicts.iter().filter_map(Verdict::placed).flatten().copied());
-        if store.writer.has_failed() || workload.wants_checkpoint() && store.writer.checkpoint().is_err() {
+        if store.writer.has_failed() || workload.carry(&mut store.writer).is_err() {
             reopen(&mut store, &context);
         }
     }

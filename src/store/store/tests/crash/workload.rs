@@ -1,6 +1,7 @@
 //! A seeded stream of commits of every kind, and enough memory of their verdicts to go on sensibly.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use thoughtstream_domain::accounting::{Measured, OnExhaustion, Reservation, Window};
 use thoughtstream_domain::commit::{Control, Document, Row};
@@ -15,6 +16,7 @@ use thoughtstream_domain::retry::{Interrupted, RetryPolicy};
 use super::super::accounts::{denial, policy};
 use super::super::settlement::{consumer, frame};
 use super::*;
+use crate::{WriteError, Writer};
 
 /// See the module's page.
 pub(super) struct Workload {
@@ -31,6 +33,8 @@ pub(super) struct Workload {
     /// What each execution commit of the current group would make of its execution.
     expected: Vec<(usize, Execution)>,
     documents: Vec<u64>,
+    /// A clock by which a checkpoint is always due.
+    later: Instant,
 }
 
 impl Workload {
@@ -45,6 +49,7 @@ impl Workload {
             reservations: BTreeMap::new(),
             expected: Vec::new(),
             documents: vec![0; 4],
+            later: Instant::now(),
         }
     }
 
@@ -53,8 +58,19 @@ impl Workload {
         at(self.now)
     }
 
-    pub(super) fn wants_checkpoint(&mut self) -> bool {
-        self.dice.chance(20)
+    /// Carries the log now and then: at once, or behind the groups that follow.
+    pub(super) fn carry(&mut self, writer: &mut Writer) -> Result<(), WriteError> {
+        match self.dice.below(10) {
+            0 => writer.checkpoint(),
+            1..=3 => self.carry_behind(writer),
+            _ => Ok(()),
+        }
+    }
+
+    /// Carries the log behind the groups that follow, unless that is still going on.
+    pub(super) fn carry_behind(&mut self, writer: &mut Writer) -> Result<(), WriteError> {
+        self.later += Duration::from_secs(1);
+        writer.maybe_checkpoint(self.later).map(drop)
     }
 
     /// Makes the next group: one to four commits that do not depend on each other.
