@@ -176,10 +176,10 @@ fn damage_in_the_middle_of_the_log_is_told_in_words_of_ours() {
 }
 
 /// Where the class of privacy stands in the record of a first event: behind version, flags, id, source and sequence.
-const PRIVACY: usize = 36;
+pub(crate) const PRIVACY: usize = 36;
 
 /// Changes the record of an event in the log of a service that is down.
-fn forge(world: &World, position: u64, change: impl FnOnce(&mut [u8])) {
+pub(crate) fn forge(world: &World, position: u64, change: impl FnOnce(&mut [u8])) {
     const EVENTS: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("events");
     let database = redb::Database::open(world.data.join("log.redb")).unwrap();
     let write = database.begin_write().unwrap();
@@ -240,6 +240,12 @@ fn an_event_that_is_not_what_was_recorded_is_shown_as_damaged_and_acted_on_by_no
         assert!(shown[0] != "why" || told.contains("thought consumer skip document-tasks"), "{told}");
     }
     assert!(world.thought(&["run", "list", "--json"]).expect(0).lines().is_empty());
+    // Whoever names it by its id, which is sound, is told its place.
+    for act in [&["retry"][..], &["skip", "--reason", "lost"]] {
+        let named = [&["consumer", act[0], "document-tasks", id][..], &act[1..]].concat();
+        let refused = world.thought(&named).expect(1);
+        assert!(refused.stderr.contains("--source filesystem:notes --sequence 1"), "{refused:?}");
+    }
     // A person erases what is left of it, and they go on.
     world.thought(&["event", "redact", id, "--reason", "damaged"]).expect(0);
     world.until(&["inbox", "--json"], |answer| answer.lines().is_empty());
@@ -293,6 +299,10 @@ fn a_damaged_event_is_passed_by_its_place_for_one_consumer_and_stays_in_the_way_
             "{ways:?}"
         );
         assert!(world.thought(&["run", "list", "--json"]).expect(0).lines().is_empty());
+        // Whoever names the consumer alone is told which place to name.
+        let unnamed = world.thought(&["consumer", "skip", "document-tasks", "--reason", "lost"]).expect(2);
+        let way = "thought consumer skip document-tasks --source filesystem:notes --sequence 1 --reason TEXT";
+        assert!(unnamed.stderr.contains(way), "{unnamed:?}");
         let refused = skip("document-tasks", "2").expect(1);
         assert!(refused.stderr.contains(&format!("{row} is in the way first")), "{refused:?}");
         assert_eq!(running.stop(), 0);

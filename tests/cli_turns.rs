@@ -8,6 +8,7 @@ use thoughtstream_channels::rehearsal::{
 use thoughtstream_domain::content::Content;
 use tokio::runtime::Runtime;
 
+use crate::cli_trouble::{PRIVACY, forge};
 use crate::cli_world::World;
 
 const BOT: &str = "telegram:garden";
@@ -288,4 +289,38 @@ fn a_photo_is_shown_to_a_model_that_sees_and_named_to_one_that_does_not() {
         assert_eq!(running.stop(), 0);
         chat.world.thought(&["verify"]).expect(0);
     }
+}
+
+#[test]
+fn a_message_that_stands_behind_a_damaged_one_is_held_and_those_of_other_chats_are_answered() {
+    let chat = Chat::new(script());
+    let running = chat.world.serve(&[]);
+    chat.rehearsal.say(7, 7, "one");
+    chat.delivered("delivered", 1);
+    assert_eq!(running.stop(), 0);
+    chat.world.thought(&["compact"]).expect(0);
+    let events = ["event", "list", "--source", BOT, "--json"];
+    let one = chat.world.thought(&events).expect(0).lines().remove(0);
+    forge(&chat.world, one["position"].as_u64().unwrap(), |record| record[PRIVACY] ^= 0x10);
+
+    let running = chat.world.serve(&[]);
+    chat.rehearsal.say(9, 7, "other");
+    chat.delivered("delivered", 2);
+    chat.rehearsal.say(7, 7, "two");
+    // Whatever is declared for what cannot be processed, a person decides: nobody is asked, and nothing is sent.
+    let inbox = ["inbox", "--json"];
+    let held = |one: &Value| one["kind"] == "execution-quarantined";
+    let waiting = chat.world.until(&inbox, |answer| answer.lines().iter().any(held)).lines();
+    assert_eq!(waiting.len(), 1, "{waiting:?}");
+    assert!(waiting[0]["why"].as_str().unwrap().contains("log-damaged after 1 attempt"), "{waiting:?}");
+    assert_eq!(chat.seen(), [vec!["one"], vec!["other"]]);
+    let (row, tree) = (format!("events {}", one["position"]), chat.world.thought(&["tree"]).expect(0).stdout);
+    assert!(tree.contains(&row), "the row is named: {row} in {tree}");
+    // Passed, it holds nothing up.
+    chat.world.thought(&["consumer", "skip", "talk", "--reason", "damaged"]).expect(0);
+    chat.rehearsal.say(9, 7, "three");
+    chat.delivered("delivered", 3);
+    assert_eq!(running.stop(), 0);
+    assert_eq!(chat.seen().last().unwrap(), &["other", "to other", "three"]);
+    chat.world.thought(&["verify"]).expect(1);
 }

@@ -5,7 +5,9 @@ use serde_json::Value;
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::declaration::Catalog;
 use thoughtstream_domain::dispatch::reconcile;
+use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::id::{ConsumerId, DeliveryId, EventId, IdempotencyKey};
+use thoughtstream_domain::lane::DamagedEvent;
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState};
 use thoughtstream_domain::operate as decide;
 use thoughtstream_domain::payload::delivery::Reconciled;
@@ -308,12 +310,25 @@ pub(crate) fn find(reader: &Reader, target: &Target) -> Result<Execution, Failur
                 .with_hint(format!("`thought why {consumer}` shows what waits")))
         }
         Target::Event { consumer, event } => {
-            let event = crate::query::events::find(reader, event)?;
+            // By its place an execution is found that was begun before its trigger was damaged.
+            let event = crate::query::events::find(&reader.showing_damage(), event)?;
             let mut found = None;
             for key in reader.consumers().into_iter().filter(|key| key.id == *consumer) {
                 found = reader.execution_of(&key, &event)?.or(found);
             }
             found.ok_or_else(|| {
+                if event.payload == Payload::Damaged {
+                    let Event { source, sequence, position, .. } = event;
+                    let damaged = DamagedEvent { source, sequence, position };
+                    let what = format!(
+                        "{consumer} has not begun {}, and {damaged} is not what was recorded",
+                        event.id
+                    );
+                    return Failure::new(Exit::Refused, "consumer.not-begun", what).with_hint(format!(
+                        "where it stands still before it, `{}` passes it",
+                        damaged::skip_command(consumer, &damaged)
+                    ));
+                }
                 let what = format!("{consumer} has not begun {}: there is nothing to move", event.id);
                 Failure::new(Exit::Refused, "consumer.not-begun", what)
                     .with_hint(format!("`thought why {}` says where it stands", event.id))

@@ -9,7 +9,7 @@ use crate::ask::{Ask, Operate, Target};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out::Out;
-use crate::query::consumers::Consumer;
+use crate::query::consumers::{Consumer, State};
 use crate::query::inbox::{Kind, Waiting};
 use crate::render::{self, View};
 use crate::session::Session;
@@ -163,15 +163,30 @@ pub fn run(command: ConsumerCommand, session: &Session, out: &mut Out) -> Result
     }
 }
 
-/// Says whether an execution of a consumer waits, for a person or for a time.
-fn waits(consumer: &ConsumerId, session: &Session) -> Result<bool, Failure> {
+/// Refuses to look for an execution of a consumer where none waits, for a person or for a time.
+fn check_waits(consumer: &ConsumerId, session: &Session) -> Result<(), Failure> {
     let mut gather = Gather::default();
     asking::ask(session, Ask::Consumers { states: Vec::new() }, &mut gather)?;
     let all: Vec<Consumer> = gather.0.into_iter().map(asking::read).collect::<Result<_, _>>()?;
     let mut its = all.iter().filter(|one| one.consumer.id == *consumer).peekable();
     // One that nobody knows is told by whoever is asked about it.
-    let known = its.peek().is_some();
-    Ok(!known || its.any(|one| one.held > 0 || one.next.is_some()))
+    if its.peek().is_none() || its.clone().any(|one| one.held > 0 || one.next.is_some()) {
+        return Ok(());
+    }
+    if let Some((why, command)) = its.find_map(stands_still) {
+        let what = format!("nothing that {consumer} has begun waits; it stands still ({why})");
+        return Err(Failure::new(Exit::Usage, "consumer.target", what)
+            .with_hint(format!("`{command}` passes that event")));
+    }
+    let what = format!("nothing of {consumer} waits: there is nothing to retry or to skip");
+    Err(Failure::new(Exit::Usage, "consumer.target", what)
+        .with_hint(format!("`thought why {consumer}` says what it does")))
+}
+
+/// Returns why a consumer stands still and what moves it, if that is no execution: an event that is damaged.
+fn stands_still(consumer: &Consumer) -> Option<(&str, &str)> {
+    let held = consumer.state == State::Held && consumer.held == 0;
+    consumer.why.as_deref().zip(consumer.command.as_deref()).filter(|_| held)
 }
 
 /// Names an event by its place; a consumer stands still there, so a consumer is what must be named.
@@ -209,26 +224,25 @@ fn target(args: TargetArgs, session: &Session) -> Result<Target, Failure> {
     }
     match (ConsumerId::parse(&id), event) {
         (Ok(consumer), Some(event)) => Ok(Target::Event { consumer, event }),
-        (Ok(consumer), None) if !waits(&consumer, session)? => {
-            let what = format!("nothing of {consumer} waits: there is nothing to retry or to skip");
-            Err(Failure::new(Exit::Usage, "consumer.target", what)
-                .with_hint(format!("`thought why {consumer}` says what it does")))
+        (Ok(consumer), None) => {
+            check_waits(&consumer, session)?;
+            match held(&consumer, session)?.as_slice() {
+                [(execution, _)] => Ok(Target::Id { id: execution.clone() }),
+                [] => {
+                    let what = format!("which execution of {consumer}?");
+                    Err(Failure::new(Exit::Usage, "consumer.target", what).with_hint(format!(
+                        "name an event as well; `thought why {consumer}` shows what waits"
+                    )))
+                }
+                several => {
+                    let what = format!("{} executions of {consumer} wait for a person", several.len());
+                    let lines = several.iter().map(|(execution, why)| format!("{execution}  {why}\n"));
+                    Err(Failure::new(Exit::Usage, "consumer.target", what)
+                        .with_lines(&lines.collect::<String>())
+                        .with_hint("name one of them"))
+                }
+            }
         }
-        (Ok(consumer), None) => match held(&consumer, session)?.as_slice() {
-            [(execution, _)] => Ok(Target::Id { id: execution.clone() }),
-            [] => {
-                let what = format!("which execution of {consumer}?");
-                Err(Failure::new(Exit::Usage, "consumer.target", what)
-                    .with_hint(format!("name an event as well; `thought why {consumer}` shows what waits")))
-            }
-            several => {
-                let what = format!("{} executions of {consumer} wait for a person", several.len());
-                let lines = several.iter().map(|(execution, why)| format!("{execution}  {why}\n"));
-                Err(Failure::new(Exit::Usage, "consumer.target", what)
-                    .with_lines(&lines.collect::<String>())
-                    .with_hint("name one of them"))
-            }
-        },
         (Err(error), _) => {
             let what = format!("`{id}` is no run, execution or consumer");
             Err(Failure::new(Exit::Usage, "consumer.target", what).because(&error))
