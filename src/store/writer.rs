@@ -9,6 +9,7 @@
 mod account;
 mod append;
 mod cache;
+mod checkpoint;
 mod compact;
 mod document;
 mod precondition;
@@ -18,7 +19,7 @@ mod settle;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redb::Durability;
 use thiserror::Error;
@@ -52,13 +53,6 @@ pub const COMMIT_BYTES_MAX: usize = 64 << 20;
 
 /// The most events of one commit.
 pub const COMMIT_EVENTS_MAX: usize = 4096;
-
-/// A checkpoint is due when this much of the journal waits for it: half a journal file, so that the next
-/// file is always free in time.
-const CHECKPOINT_BYTES: u64 = 2 << 20;
-
-/// A checkpoint is due when the last one is this long ago and something waits.
-const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The least free space a group is admitted with. A commit that fails half-way for lack of space costs a
 /// reopen; refusing before it costs nothing and leaves reading untouched.
@@ -313,14 +307,6 @@ impl Writer {
         Ok(verdicts)
     }
 
-    fn note_applied(&mut self, tx: &redb::WriteTransaction, mark: Mark) -> Result<(), WriteError> {
-        let noted =
-            tx.open_table(Table::Meta.definition()).map_err(redb::Error::from).and_then(|mut meta| {
-                meta.insert(APPLIED, &encode_mark(mark)[..]).map(drop).map_err(redb::Error::from)
-            });
-        noted.map_err(|error| self.fail(error.into()))
-    }
-
     fn fail(&mut self, error: Failure) -> WriteError {
         self.failed = true;
         WriteError::Failed(error)
@@ -329,92 +315,6 @@ impl Writer {
     fn unknown(&mut self, error: Failure) -> WriteError {
         self.failed = true;
         WriteError::Unknown(error)
-    }
-
-    /// Begins to carry the log for good to where the journal ends, if that is due at `now`: enough waits, or the
-    /// last time is long enough ago. Answers whether it did. Nobody waits for the disk; until it has done its part,
-    /// the journal keeps what is carried, and no other checkpoint begins.
-    ///
-    /// # Errors
-    /// As [`Self::checkpoint`].
-    pub fn maybe_checkpoint(&mut self, now: Instant) -> Result<bool, WriteError> {
-        self.take_up_checkpoint()?;
-        if self.carrying.is_some() {
-            return Ok(false);
-        }
-        let waiting = self.journal.waiting_bytes();
-        let since = *self.last_checkpoint.get_or_insert(now);
-        let due = waiting >= CHECKPOINT_BYTES
-            || waiting > 0 && now.saturating_duration_since(since) >= CHECKPOINT_INTERVAL;
-        if due {
-            if self.failed {
-                return Err(WriteError::MustReopen);
-            }
-            let end = self.journal.end();
-            self.behind.clone().defer(|| self.commit_carried(end))?;
-            self.carrying = Some(end);
-            self.take_up_checkpoint()?;
-            self.last_checkpoint = Some(now);
-        } else if waiting == 0 {
-            self.last_checkpoint = Some(now);
-        }
-        Ok(due)
-    }
-
-    /// Returns whether anything waits for a checkpoint.
-    pub fn wants_checkpoint(&self) -> bool {
-        self.journal.waiting_bytes() > 0
-    }
-
-    /// Carries the log for good to where the journal ends.
-    ///
-    /// # Errors
-    /// Everything answered before stays durable in the journal; the log must be opened again.
-    pub fn checkpoint(&mut self) -> Result<(), WriteError> {
-        if self.failed {
-            return Err(WriteError::MustReopen);
-        }
-        if !self.wants_checkpoint() {
-            return Ok(());
-        }
-        let end = self.journal.end();
-        self.carry_to(end)
-    }
-
-    /// Commits durably that the log holds everything up to a mark of the journal.
-    fn carry_to(&mut self, end: Mark) -> Result<(), WriteError> {
-        self.commit_carried(end)?;
-        self.checkpointed(end);
-        Ok(())
-    }
-
-    /// Notes that everything up to a mark is durable without the journal.
-    fn checkpointed(&mut self, end: Mark) {
-        self.journal.checkpointed(end.offset);
-        self.carrying = None;
-    }
-
-    /// Looks whether a checkpoint that was begun is durable by now.
-    fn take_up_checkpoint(&mut self) -> Result<(), WriteError> {
-        let Some(end) = self.carrying else { return Ok(()) };
-        match self.behind.is_done() {
-            Ok(true) => self.checkpointed(end),
-            Ok(false) => {}
-            Err(error) => {
-                self.carrying = None;
-                return Err(self.fail(error.into()));
-            }
-        }
-        Ok(())
-    }
-
-    fn commit_carried(&mut self, end: Mark) -> Result<(), WriteError> {
-        let shared = self.shared.clone();
-        let database = shared.database().map_err(|_| WriteError::MustReopen)?;
-        let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
-        tx.set_quick_repair(true);
-        self.note_applied(&tx, end)?;
-        tx.commit().map_err(|error| self.fail(error.into()))
     }
 
     /// Drops everything that is derived from events, runs and versions, and builds it again in one durable step.
