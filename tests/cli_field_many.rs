@@ -1,5 +1,6 @@
 //! What went wrong for people who run such services elsewhere, where there are many of a thing. Each name is the case's.
 
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,8 +18,15 @@ fn mode(path: &std::path::Path, bits: u32) {
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(bits)).unwrap();
 }
 
-#[test]
-fn hand_02_three_attempts_left_open_outlive_a_log_that_cannot_be_written_at_the_next_start() {
+/// Attempts of `document-tasks` that a kill has left open.
+const OPEN: [&str; 7] = ["run", "list", "--json", "--consumer", "document-tasks", "--state", "started"];
+
+/// The same attempts, once they have their end.
+const COMPLETED: [&str; 7] =
+    ["run", "list", "--json", "--consumer", "document-tasks", "--state", "completed"];
+
+/// Makes a log that a service without privileges has left with three open attempts on three sources; returns them too.
+fn orphaned() -> (Unprivileged, Vec<Value>) {
     let mut world = World::with_config();
     world.data = world.base().join("rehearsal");
     world.thought(&["rehearsal", "create"]).expect(0);
@@ -37,42 +45,134 @@ fn hand_02_three_attempts_left_open_outlive_a_log_that_cannot_be_written_at_the_
         world.thought(&["rehearsal", "arm", "attempt.runner.inside", "hold", "--actor", tasks]).expect(0);
         std::fs::write(world.base().join(folder).join("a.md"), "# One\n- [ ] a\n").unwrap();
     }
-    let open = ["run", "list", "--json", "--consumer", "document-tasks", "--state", "started"];
-    world.until(&open, |answer| answer.code == 0 && answer.lines().len() == 3);
+    world.until(&OPEN, |answer| answer.code == 0 && answer.lines().len() == 3);
     running.kill();
-    let orphans = world.thought(&open).expect(0).lines();
+    let orphans = world.thought(&OPEN).expect(0).lines();
     assert_eq!(orphans.len(), 3);
+    (Unprivileged::of(world), orphans)
+}
 
-    let unprivileged = Unprivileged::of(world);
-    let data = unprivileged.world.data.clone();
-    let mut files: Vec<_> = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|file| file.is_file());
-    let modes = |directory, file| {
-        files.iter().filter(|path| path.exists()).for_each(|path| mode(path, file));
-        mode(&data, directory);
-    };
-    modes(0o500, 0o400);
-    let refused = unprivileged.run(&["serve"]).expect(4);
-    assert!(refused.stderr.contains("ermission denied"), "{}", refused.stderr);
-    assert_eq!(unprivileged.run(&open).expect(0).lines(), orphans, "a refusal changes nothing");
-    modes(0o700, 0o600);
+/// Gives a data directory, and each file in it, these modes.
+fn modes(data: &std::path::Path, directory: u32, file: u32) {
+    // Whoever may not enter it cannot be asked what is in it.
+    mode(data, 0o700);
+    let files = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.is_file()).for_each(|path| mode(&path, file));
+    mode(data, directory);
+}
 
-    let mut service = unprivileged.command(&["serve"]).spawn().unwrap();
-    let completed = ["run", "list", "--json", "--consumer", "document-tasks", "--state", "completed"];
-    let begun = Instant::now();
-    while unprivileged.run(&completed).lines().len() < 3 {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", unprivileged.run(&["run", "list", "--json"]));
-    }
-    // Each of the three has its end, and why says what became of it.
-    for orphan in &orphans {
+/// Checks that each of them has its end, that `why` says so, and that the log is whole after a stop.
+fn ended(unprivileged: &Unprivileged, orphans: &[Value], mut service: Child) {
+    for orphan in orphans {
         let run = orphan["run"].as_str().or(orphan["id"].as_str()).unwrap();
         let why = unprivileged.run(&["why", run, "--json"]).expect(0).json();
         assert_eq!(why["state"], "completed", "{why}");
     }
-    assert!(unprivileged.run(&open).expect(0).lines().is_empty());
+    assert!(unprivileged.run(&OPEN).expect(0).lines().is_empty());
     unprivileged.run(&["stop"]).expect(0);
     assert!(service.wait().unwrap().success());
     unprivileged.run(&["verify"]).expect(0);
+}
+
+#[test]
+fn hand_02_three_attempts_left_open_outlive_a_log_that_cannot_be_written_at_the_next_start() {
+    let (unprivileged, orphans) = orphaned();
+    let data = unprivileged.world.data.clone();
+    modes(&data, 0o500, 0o400);
+    let refused = unprivileged.run(&["serve"]).expect(4);
+    assert!(refused.stderr.contains("ermission denied"), "{}", refused.stderr);
+    assert_eq!(unprivileged.run(&OPEN).expect(0).lines(), orphans, "a refusal changes nothing");
+    modes(&data, 0o700, 0o600);
+
+    let service = unprivileged.command(&["serve"]).spawn().unwrap();
+    let begun = Instant::now();
+    while unprivileged.run(&COMPLETED).lines().len() < 3 {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", unprivileged.run(&["run", "list", "--json"]));
+    }
+    ended(&unprivileged, &orphans, service);
+}
+
+#[test]
+fn hand_02_a_log_that_becomes_writable_while_a_service_starts_is_refused_or_served_and_strands_nothing() {
+    let (unprivileged, orphans) = orphaned();
+    let data = unprivileged.world.data.clone();
+    // Ever earlier in the start, until one gets through; the last finds it writable from the beginning.
+    let moments = [200, 100, 50, 25, 20, 15, 12, 10, 8, 6, 5, 4, 3, 2, 1, 0];
+    let mut refused = 0;
+    let service = moments.iter().find_map(|moment| {
+        modes(&data, 0o500, 0o400);
+        let mut command = unprivileged.command(&["serve"]);
+        let mut service = command.stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(*moment));
+        modes(&data, 0o700, 0o600);
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < PATIENCE, "it neither serves nor ends: {:?}", unprivileged.run(&OPEN));
+            if service.try_wait().unwrap().is_some() {
+                let answer = Answer::from(service.wait_with_output().unwrap());
+                assert_eq!(answer.code, 4, "{moment} {answer:?}");
+                assert_eq!(unprivileged.run(&OPEN).expect(0).lines(), orphans, "a refusal changes nothing");
+                refused += 1;
+                return None;
+            }
+            if unprivileged.run(&COMPLETED).lines().len() == 3 {
+                return Some(service);
+            }
+        }
+    });
+    assert!(refused > 0, "it was never refused");
+    ended(&unprivileged, &orphans, service.expect("a log that can be written is served"));
+}
+
+#[test]
+fn hand_25_another_thing_under_a_key_whose_first_is_still_open_is_never_taken_beside_it() {
+    let begun = ["commit.before", "commit.after-sync"].map(|point| {
+        let mut world = World::with_config();
+        world.data = world.base().join("rehearsal");
+        world.thought(&["rehearsal", "create"]).expect(0);
+        (point, world)
+    });
+    let send = |world: &World, text: &str| {
+        let file = world.base().join(text);
+        std::fs::write(&file, format!("{{\"text\":\"{text}\"}}")).unwrap();
+        let kind = ["event", "append", "--source", "notes:test", "--type", "stream.thought.source.note"];
+        let words = [&kind[..], &["--json", "--key", "k", "--payload", file.to_str().unwrap()]].concat();
+        let mut command = world.command(&words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let said = |child: Child| Answer::from(child.wait_with_output().unwrap());
+    let held: Vec<_> = begun
+        .iter()
+        .map(|(point, world)| {
+            let running = world.serve(&[]);
+            world.until_idle();
+            world.thought(&["rehearsal", "arm", point, "hold"]).expect(0);
+            let one = send(world, "one");
+            world.until(&["--version"], |_| world.log().contains(point));
+            // The first is open from here on, and nobody can know its end.
+            (point, world, running, one, send(world, "other"))
+        })
+        .collect();
+    for (point, world, running, one, other) in held {
+        for open in [one, other] {
+            let answer = said(open);
+            assert!(answer.code == 5 && answer.stderr.contains("has not answered for"), "{point} {answer:?}");
+        }
+        running.kill();
+        let running = world.serve(&[]);
+        let first = said(send(world, "one")).expect(0).json();
+        assert_eq!(first["already"], *point == "commit.after-sync", "{point}");
+        for _ in 0..2 {
+            let conflict = said(send(world, "other")).expect(1);
+            assert!(conflict.stderr.contains("event.conflict"), "{point} {conflict:?}");
+            let again = said(send(world, "one")).expect(0).json();
+            assert_eq!((&again["already"], &again["id"]), (&true.into(), &first["id"]), "{point}");
+        }
+        let notes = world.thought(&["event", "list", "--json", "--source", "notes:test"]).expect(0).lines();
+        assert_eq!(notes.len(), 1, "{point} {notes:?}");
+        assert_eq!(running.stop(), 0);
+        world.thought(&["verify"]).expect(0);
+    }
 }
 
 #[test]
