@@ -211,6 +211,7 @@ impl Actor for Producer {
             board: Board::Own(status),
             skipped,
             told: Arc::default(),
+            live: Arc::default(),
         };
         let looking = tokio::spawn(keep_looking(here, spec, now, site, Arc::clone(&state.nudges)));
         state.looking.spawn(async move {

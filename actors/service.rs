@@ -312,6 +312,7 @@ impl ServiceHandle {
             board: Board::Seat(Arc::clone(&seat)),
             skipped: Arc::clone(&one.skipped),
             told: Arc::default(),
+            live: Arc::default(),
         };
         Some((seat, here))
     }

@@ -496,3 +496,27 @@ fn a_service_that_fails_at_any_point_of_taking_a_file_has_it_once_and_answers_fo
     assert_eq!(service.stop(), 0);
     verified(&world);
 }
+
+#[test]
+fn the_service_manager_hears_of_a_producer_apart_whether_or_not_it_is_let_in() {
+    let world = apart("");
+    let service = world.serve(&[]);
+    let running = world.serve_as("producer", &["--producer-only", SOURCE], |command| {
+        command.env("WATCHDOG_USEC", "200000");
+    });
+    for _ in 0..3 {
+        running.tells("WATCHDOG=1");
+    }
+    assert_eq!(service.stop(), 0);
+    running.tells("not connected");
+    for _ in 0..3 {
+        running.tells("WATCHDOG=1");
+    }
+    // One that stands still says nothing, and would be ended.
+    running.signal(Signal::SIGSTOP);
+    while running.tells_within("WATCHDOG=1", std::time::Duration::from_secs(2)) {}
+    running.signal(Signal::SIGCONT);
+    running.tells("WATCHDOG=1");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait(), 0);
+}

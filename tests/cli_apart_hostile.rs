@@ -101,6 +101,18 @@ fn offer(path: &str, content: &str) -> Value {
     json!({ "offer": Offer::of(&declared, &ChangeGroup::one(change)) })
 }
 
+/// Writes down the removal of a file that was offered before.
+fn removal(path: &str, content: &str) -> Value {
+    let mut offer = offer(path, content);
+    let change = &mut offer["offer"]["changes"][0];
+    change["type"] = "stream.thought.source.file.removed@1".into();
+    change["before"] = change["after"].clone();
+    change["after"]["revision"] = 2.into();
+    change["after"]["removed"] = true.into();
+    change["after"].as_object_mut().unwrap().remove("stat");
+    offer
+}
+
 /// Changes one value of an offer.
 fn but(pointer: &str, value: Value) -> Value {
     let mut offer = offer("a.md", "one");
@@ -172,6 +184,40 @@ fn an_offer_is_taken_as_the_source_declares_it_and_refused_by_name_otherwise() {
         liar.gone();
     }
     assert_eq!(added(&world), ["a.md"]);
+    assert_eq!(service.stop(), 0);
+    verified(&world);
+}
+
+#[test]
+fn no_more_files_are_taken_than_the_folder_may_have_and_as_many_whose_removal_waits() {
+    let world = apart("    maxFiles: 2\n");
+    let service = world.serve(&[]);
+    let offered = |liar: &mut Liar, offer: &Value, content: &str| {
+        liar.say(offer);
+        liar.raw(content.as_bytes());
+        liar.hear()
+    };
+    let done = json!({ "answer": "done" });
+    let refused = json!({ "answer": { "unfit": "too-many" } });
+    let mut liar = Liar::admitted(&world);
+    for name in ["a.md", "b.md", "c.md"] {
+        assert_eq!(offered(&mut liar, &offer(name, "one"), "one"), done);
+    }
+    // The same again is the same file, and whoever comes in anew is counted from the log.
+    assert_eq!(offered(&mut liar, &offer("c.md", "one"), "one"), done);
+    drop(liar);
+    until_note(&world, "not-connected");
+    let mut liar = Liar::admitted(&world);
+    assert_eq!(offered(&mut liar, &offer("d.md", "one"), "one"), done);
+    assert_eq!(offered(&mut liar, &offer("e.md", "one"), "one"), refused);
+    liar.gone();
+    // A file that is gone makes room.
+    let mut liar = Liar::admitted(&world);
+    assert_eq!(offered(&mut liar, &removal("a.md", "one"), ""), done);
+    assert_eq!(offered(&mut liar, &offer("e.md", "one"), "one"), done);
+    assert_eq!(offered(&mut liar, &offer("f.md", "one"), "one"), refused);
+    liar.gone();
+    assert_eq!(added(&world), ["a.md", "b.md", "c.md", "d.md", "e.md"]);
     assert_eq!(service.stop(), 0);
     verified(&world);
 }

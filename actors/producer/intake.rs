@@ -164,6 +164,20 @@ impl Told {
     }
 }
 
+/// Is the number of a source's live documents: counted once, and kept while this is the only way in.
+#[derive(Debug, Default)]
+pub struct Live(Mutex<Option<u64>>);
+
+impl Live {
+    fn known(&self) -> Option<u64> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, count: Option<u64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = count;
+    }
+}
+
 /// Is the way into the log of this service, for one source.
 #[derive(Clone)]
 pub struct Here {
@@ -185,6 +199,8 @@ pub struct Here {
     pub skipped: Arc<SkippedSlot>,
     /// What was said of incidents through this way in.
     pub told: Arc<Told>,
+    /// How many live documents the source has, as far as that was counted.
+    pub live: Arc<Live>,
 }
 
 impl std::fmt::Debug for Here {
@@ -203,12 +219,21 @@ impl Intake for Here {
 
     async fn take(&self, group: ChangeGroup, contents: Contents) -> Result<(), Turned> {
         let (reader, declared) = (self.reader.clone(), Arc::clone(&self.declared));
+        let known = self.live.known();
         let admitted = blocking(move || {
             let rows = Known { reader, source: declared.source.clone() };
-            declared.admit(&group, &contents, &rows)
+            let commit = declared.admit(&group, &contents, &rows)?;
+            let live = known.map_or_else(|| rows.live(), Ok).map_err(NotTaken::Unreadable)?;
+            let after = declared.count(&group, &rows, live)?;
+            Ok((commit, after))
         });
         match admitted.await? {
-            Ok(commit) => self.settle(commit).await,
+            Ok((commit, after)) => {
+                let settled = self.settle(commit).await;
+                // Whether it is in the log is not known otherwise.
+                self.live.note(settled.is_ok().then_some(after));
+                settled
+            }
             Err(NotTaken::Unfit(unfit)) => {
                 tracing::error!(source = %self.declared.source, code = unfit.code(), "a change was refused");
                 Err(Turned::Unfit(unfit))
@@ -327,6 +352,19 @@ impl Here {
 struct Known {
     reader: Reader,
     source: SourceId,
+}
+
+impl Known {
+    /// Counts the live documents of the source.
+    fn live(&self) -> Result<u64, RowError> {
+        let (mut live, mut after): (u64, Option<DocumentId>) = (0, None);
+        loop {
+            let page = self.reader.documents(&self.source, after.as_ref(), PAGE_DOCUMENTS_MAX)?;
+            let Some(last) = page.last() else { return Ok(live) };
+            after = Some(last.id.clone());
+            live += page.iter().filter(|document| !document.removed).count() as u64;
+        }
+    }
 }
 
 impl Rows for Known {

@@ -136,12 +136,25 @@ enum Ended {
     Refused(Box<Failure>),
 }
 
+/// Tells the service manager, as often as it wants it, that this process still turns: whoever waits for the service
+/// waits here, and so does whoever hears it. A look at a slow disk is no part of that, and takes as long as it takes.
+async fn beat() {
+    let Some(every) = notify::watchdog_interval() else { return };
+    let mut due = tokio::time::interval(every);
+    due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        due.tick().await;
+        tell(notify::watchdog());
+    }
+}
+
 impl Post {
     async fn hold(self) -> Result<Exit, Failure> {
         let Some(spec) = self.spec.clone() else {
             return Err(Failure::new(Exit::Bug, "producer.spec", "the source is not watched"));
         };
         let stop = self.hear();
+        tokio::spawn(beat());
         let source = &self.told.source;
         let (mut failures, mut ready, mut said) = (0_u32, false, String::new());
         loop {

@@ -74,6 +74,11 @@ pub enum Unfit {
     /// A file is larger than the source's files may be.
     #[error("a file is larger than the files of the source may be")]
     TooLarge,
+    /// The source would have more documents than its folder may have files.
+    #[error(
+        "the source would have more documents than the files of its folder, and as many whose removal waits"
+    )]
+    TooMany,
     /// It is no incident of a folder.
     #[error("it is no incident that a folder can have")]
     Incident,
@@ -94,6 +99,7 @@ impl Unfit {
             Self::DocumentRow => "producer.document-row",
             Self::Content => "producer.content",
             Self::TooLarge => "producer.too-large",
+            Self::TooMany => "producer.too-many",
             Self::Incident => "producer.incident",
         }
     }
@@ -245,6 +251,37 @@ impl Declared {
             self.check_place(change, changes, rows)?;
         }
         Ok(group.commit(self.privacy, contents))
+    }
+
+    /// Returns how many live documents the source may have: as many as its folder may have files, and once more as
+    /// many that are missing there and not believed to be gone yet.
+    #[must_use]
+    pub fn live_max(&self) -> u64 {
+        u64::try_from(self.rules.bounds.files_max).unwrap_or(u64::MAX).saturating_mul(2)
+    }
+
+    /// Returns how many live documents the source has after a group, of which it has `live` before it. What is in the
+    /// log already counts once, and a group that makes them fewer passes whatever there is.
+    ///
+    /// # Errors
+    /// [`NotTaken`]: [`Unfit::TooMany`] beyond [`Self::live_max`], or the log cannot be read.
+    pub fn count<R: Rows>(
+        &self,
+        group: &ChangeGroup,
+        rows: &R,
+        live: u64,
+    ) -> Result<u64, NotTaken<R::Error>> {
+        let (mut more, mut fewer) = (0_u64, 0_u64);
+        for change in group.changes() {
+            let stands = rows.document(&change.after.id).map_err(NotTaken::Unreadable)?;
+            match (stands.is_some_and(|stands| !stands.removed), change.after.removed) {
+                (false, false) => more += 1,
+                (true, true) => fewer += 1,
+                (true, false) | (false, true) => {}
+            }
+        }
+        let after = live.saturating_add(more).saturating_sub(fewer);
+        if more > fewer && after > self.live_max() { Err(Unfit::TooMany.into()) } else { Ok(after) }
     }
 
     /// Makes the commit that keeps what files looked like.
