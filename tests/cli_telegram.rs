@@ -88,6 +88,36 @@ async fn a_token_that_is_replaced_is_used_without_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_wrong_with_asking_for_updates_is_over_once_a_bot_is_told_them() {
+    let telegram = Rehearsal::start(Script::default()).await.unwrap();
+    let world = World::with_config();
+    configure(&world, &telegram.telegram_url, 0o600);
+    let credentials = world.config.join("credentials");
+    std::fs::write(credentials.join("telegram-garden"), "100000001:revoked").unwrap();
+    tokio::task::spawn_blocking(move || {
+        let running = world.serve(&[]);
+        world.until(&["inbox"], |answer| answer.stdout.contains("unauthorised"));
+        assert_eq!(running.stop(), 0);
+        std::fs::write(credentials.join("telegram-garden"), TOKEN).unwrap();
+        let secret = credentials.join("secret");
+        std::fs::write(&secret, "s3cret").unwrap();
+        std::fs::set_permissions(secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let config = world.config.join("config.yaml");
+        let hook =
+            format!("    mode: webhook\n    webhook: {{ listen: \"{listen}\", secret: secret }}\n    chats:");
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, text.replace("    chats:", &hook)).unwrap();
+        let running = world.serve(&[]);
+        world.until(&["inbox"], |answer| answer.stdout == "nothing waits\n");
+        assert_eq!(running.stop(), 0);
+        world.thought(&["verify"]).expect(0);
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_others_can_read_is_not_used() {
     let telegram = Rehearsal::start(Script::default()).await.unwrap();
     let world = World::with_config();
