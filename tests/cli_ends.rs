@@ -1,7 +1,7 @@
 //! How the service ends, and how commands end whose service does: at once on a second signal, with 70 when its writer is
 //! given up, with 5 when an answer is lost, with 4 when nobody answers; and what the service manager is told.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
@@ -275,6 +275,13 @@ fn whoever_is_being_answered_by_a_service_that_then_stands_still_is_told_so_and_
     arm(&world, "commit.before", "hold");
     let append = appending(&world, "k");
     until_logged(&world, "commit.before");
+    // A person at a terminal is told while it waits.
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let mut command = world.command(&tail);
+    let mut person = command.stdout(Stdio::piped()).stderr(terminal.slave).spawn().unwrap();
+    drop(command);
+    let mut shown = BufReader::new(person.stdout.take().unwrap());
+    assert!(shown.read_line(&mut String::new()).unwrap() > 0);
     running.signal(Signal::SIGSTOP);
     let pid = format!("(process {}) stands still", running.pid());
     for (child, stdout) in followers {
@@ -283,6 +290,13 @@ fn whoever_is_being_answered_by_a_service_that_then_stands_still_is_told_so_and_
         assert!(answer.stderr.contains(&pid) && answer.stderr.contains("end that process"), "{answer:?}");
         drop(stdout);
     }
+    let mut told = Vec::new();
+    // Reading a terminal whose other side has gone is an error, and all of it was read by then.
+    std::fs::File::from(terminal.master).read_to_end(&mut told).ok();
+    let told = String::from_utf8(told).unwrap();
+    let waits = format!("(process {}) has not answered for 6 s; waiting 10 s more", running.pid());
+    assert!(told.contains(&waits) && told.contains(&pid), "{told}");
+    assert_eq!(person.wait().unwrap().code(), Some(4));
     // What was to change something may have been done, and can be said again.
     let answer = Answer::from(append.wait_with_output().unwrap());
     assert_eq!(answer.code, 5, "{answer:?}");
@@ -294,18 +308,35 @@ fn whoever_is_being_answered_by_a_service_that_then_stands_still_is_told_so_and_
 }
 
 #[test]
-fn an_answer_that_takes_its_time_is_waited_for_while_the_service_greets_whoever_comes() {
-    let world = rehearsal();
-    let running = world.serve(&[]);
-    world.until_idle();
-    arm(&world, "commit.before", "hold");
-    let append = appending(&world, "k");
-    // Longer than a silent service is given: this is what the service itself says in the end.
-    let answer = Answer::from(append.wait_with_output().unwrap());
-    assert_eq!(answer.code, 5, "{answer:?}");
-    assert!(answer.stderr.contains("the log has not answered for 30 s"), "{answer:?}");
-    assert!(!answer.stderr.contains("stands still"), "{answer:?}");
-    running.kill();
+fn an_answer_that_takes_its_time_is_waited_for_while_the_service_greets_whoever_comes_or_drains() {
+    let worlds = [rehearsal(), rehearsal()];
+    let begun: Vec<_> = worlds.iter().zip([false, true]).collect();
+    let open = begun.into_iter().map(|(world, drains)| {
+        let config = world.config.join("config.yaml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let kept: Vec<&str> = text.lines().filter(|line| !line.starts_with("drain:")).collect();
+        std::fs::write(&config, kept.join("\n") + "\ndrain: 10m\n").unwrap();
+        let running = world.serve(&[]);
+        world.until_idle();
+        arm(world, "commit.before", "hold");
+        let append = appending(world, "k");
+        until_logged(world, "commit.before");
+        if drains {
+            // Its doors are closed, and whoever is inside is answered.
+            running.signal(Signal::SIGTERM);
+            until_logged(world, "open work may finish");
+        }
+        (running, append)
+    });
+    let open: Vec<_> = open.collect();
+    for (running, append) in open {
+        // Longer than a silent service is given: this is what the service itself says in the end.
+        let answer = Answer::from(append.wait_with_output().unwrap());
+        assert_eq!(answer.code, 5, "{answer:?}");
+        assert!(answer.stderr.contains("the log has not answered for 30 s"), "{answer:?}");
+        assert!(!answer.stderr.contains("stands still"), "{answer:?}");
+        running.kill();
+    }
 }
 
 /// Runs a command that can write none of its answer.

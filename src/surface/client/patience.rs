@@ -88,7 +88,7 @@ impl Frames {
     fn look_for_life(&mut self) -> io::Result<()> {
         let mut knock = None;
         for look in 0..LOOKS_MAX {
-            if look == LOOKS_UNTOLD {
+            if look == LOOKS_UNTOLD && self.drains().is_none() {
                 self.tell();
             }
             if knock.is_none() {
@@ -108,6 +108,10 @@ impl Frames {
                 Err(error) => return Err(error.into()),
             }
         }
+        // Nobody is let in while it drains, and those who are inside are answered.
+        if self.drains().is_some() && self.may_be_leaving() {
+            return Ok(());
+        }
         let seconds = (QUIET + LOOK * LOOKS_MAX).as_secs();
         Err(io::Error::new(io::ErrorKind::TimedOut, Silent { seconds }))
     }
@@ -122,16 +126,20 @@ impl Frames {
         Ok(Some(stream))
     }
 
-    /// Says whether the service may still be draining: it has closed its doors, and its time is not over.
+    /// Says whether the service may still be on its way out: it has closed its doors, and its time is not over.
     fn may_be_leaving(&mut self) -> bool {
-        let bound = match lock::look(&self.place.data, LOCK) {
+        let bound = self.drains().unwrap_or_default() + GONE_MARGIN;
+        self.closed_since.get_or_insert_with(Instant::now).elapsed() <= bound
+    }
+
+    /// Returns how long the service lets open work go on, if it has said that it drains.
+    fn drains(&self) -> Option<Duration> {
+        match lock::look(&self.place.data, LOCK) {
             Ok(Holding::Held(Some(owner))) if owner.process.pid == self.place.pid => {
-                owner.draining.map_or(0, |draining| draining.bound_ms)
+                owner.draining.map(|draining| Duration::from_millis(draining.bound_ms.into()))
             }
-            Ok(Holding::Held(_) | Holding::Free) | Err(_) => 0,
-        };
-        let since = *self.closed_since.get_or_insert_with(Instant::now);
-        since.elapsed() <= Duration::from_millis(bound.into()) + GONE_MARGIN
+            Ok(Holding::Held(_) | Holding::Free) | Err(_) => None,
+        }
     }
 
     fn tell(&self) {
