@@ -79,6 +79,49 @@ fn a_first_signal_lets_open_work_go_on_and_a_second_one_ends_it_at_once() {
     world.thought(&["verify"]).expect(0);
 }
 
+/// Says whether a process takes these signals itself, instead of being ended by them.
+fn takes(pid: u32, signals: &[Signal]) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+    let mask = u64::from_str_radix(mask, 16).unwrap();
+    signals.iter().all(|signal| mask & (1 << (*signal as u32 - 1)) != 0)
+}
+
+const ENDS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
+#[test]
+fn whoever_is_told_that_the_service_is_ready_may_signal_it_at_once() {
+    let world = World::with_config();
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let running = world.serve(&[]);
+        assert!(takes(running.pid(), &ENDS));
+        running.signal(Signal::SIGHUP);
+        running.signal(signal);
+        assert_eq!(running.wait(), 0, "{signal}: {}", world.log());
+    }
+    world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn a_stop_that_comes_while_the_service_starts_is_one() {
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n").unwrap();
+    for _ in 0..5 {
+        let mut child =
+            world.command(&["serve"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !takes(child.id(), &ENDS) {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before it listened");
+        }
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+        nix::sys::signal::kill(pid, Signal::SIGTERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    let running = world.serve(&[]);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    world.thought(&["verify"]).expect(0);
+}
+
 /// Returns how the writer is shown.
 fn writer(world: &World) -> Value {
     let tree = world.thought(&["tree", "--json"]).expect(0).json();

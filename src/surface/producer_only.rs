@@ -188,8 +188,9 @@ impl Post {
     fn hear(&self) -> Stop {
         let stop = Stop::default();
         let (told, nudges) = (stop.clone(), Arc::clone(&self.nudges));
+        // Before the task has its turn: from here on no signal ends the process by itself.
+        let mut signals = Signals::listen();
         tokio::spawn(async move {
-            let mut signals = Signals::listen();
             loop {
                 match signals.next().await {
                     Signal::Stop if told.asked.is_cancelled() => told.at_once.cancel(),

@@ -42,6 +42,7 @@ use crate::load::{LoadFailure, Loaded, load};
 use crate::places::{Places, environment, runtime_directory};
 use crate::rehearsal;
 use crate::render::count;
+use crate::serve::signals::Signals;
 use crate::session::{Session, now};
 use crate::socket::source::{self, SourceDoors, SourceDoorsError};
 use crate::socket::{Doors, keeper};
@@ -157,6 +158,8 @@ fn not_owned(data: &Path, error: &LockError) -> Failure {
 }
 
 async fn serve(session: &Session, how: How, loaded: Loaded, lock: &mut OwnerLock) -> Result<Exit, Failure> {
+    // Before anybody can know of this process: from here on no signal ends it by itself.
+    let mut signals = Signals::listen();
     let places = &session.places;
     let drain = Duration::from_millis(loaded.config.drain_ms);
     let (enabled, folders) = (loaded.set.enabled().count(), loaded.config.folders.len());
@@ -164,8 +167,15 @@ async fn serve(session: &Session, how: How, loaded: Loaded, lock: &mut OwnerLock
     let source_doors = open_source_doors(&loaded.config, &places.data)?;
     let (told, at_start) = (Told::default(), Arc::new(AtStart::of(&loaded.config)));
     let begun = (Arc::clone(&doors), Arc::clone(&source_doors), told.clone(), Arc::clone(&at_start));
-    let service = Service::start(arguments(session, how, loaded, begun)?);
-    let service = service.await.map_err(|error| start_failure(&error))?;
+    let starting = Service::start(arguments(session, how, loaded, begun)?);
+    let Some(started) = signals::until_started(&mut signals, starting).await else {
+        tracing::info!("stopped before it had come up");
+        return Ok(Exit::Done);
+    };
+    let service = started.what.map_err(|error| start_failure(&error))?;
+    if started.reload {
+        drop(tokio::spawn(signals::reload(service.handle().clone(), Arc::clone(&at_start))));
+    }
     told.ready.cancel();
     let tidying = tokio::spawn(tidy_memory());
     tracing::info!(
@@ -183,7 +193,7 @@ async fn serve(session: &Session, how: How, loaded: Loaded, lock: &mut OwnerLock
         count(folders as u64, "folder")
     )));
     let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
-    let outcome = signals::until_the_end(&service, told.stop, at_start, drain, lock).await;
+    let outcome = signals::until_the_end(&service, signals, told.stop, at_start, drain, lock).await;
     watchdog.abort();
     tidying.abort();
     // Actors that were left behind may still hold them.

@@ -1,5 +1,6 @@
 //! What the process is told from outside: stop in order, stop at once, read the declarations again.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,15 +18,41 @@ use crate::session::now;
 /// After the drain was cut short, the rest may take this long before it is left behind.
 const HARD_STOP_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Waits until something has started, and listens meanwhile; `None` if it was told to stop before.
+pub(super) async fn until_started<T>(
+    signals: &mut Signals,
+    starting: impl Future<Output = T>,
+) -> Option<Started<T>> {
+    tokio::pin!(starting);
+    let mut reload = false;
+    loop {
+        tokio::select! {
+            what = &mut starting => return Some(Started { what, reload }),
+            told = signals.next() => match told {
+                Told::Stop => return None,
+                Told::Reload => reload = true,
+            },
+        }
+    }
+}
+
+/// Is what has started.
+pub(super) struct Started<T> {
+    /// It.
+    pub(super) what: T,
+    /// Whether everything is to be looked at anew: what was read may be older than the signal that says so.
+    pub(super) reload: bool,
+}
+
 /// Waits until the service has ended, by itself or because it was told to.
 pub(super) async fn until_the_end(
     service: &Service,
+    mut signals: Signals,
     stop: CancellationToken,
     at_start: Arc<AtStart>,
     drain: Duration,
     lock: &mut OwnerLock,
 ) -> Outcome {
-    let mut signals = Signals::listen();
     loop {
         tokio::select! {
             outcome = service.ended() => return outcome,
@@ -63,7 +90,7 @@ pub(super) async fn until_the_end(
     tokio::time::timeout(HARD_STOP_PATIENCE, service.ended()).await.unwrap_or(Outcome::Stopped)
 }
 
-async fn reload(service: ServiceHandle, at_start: Arc<AtStart>) {
+pub(super) async fn reload(service: ServiceHandle, at_start: Arc<AtStart>) {
     match service.reload(None).await {
         Ok(reloaded) => {
             tracing::info!(
