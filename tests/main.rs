@@ -8,6 +8,7 @@ mod chaos_decisions;
 mod chaos_limits;
 mod chaos_power;
 mod chaos_process;
+mod chaos_read_only;
 mod chaos_refusals;
 mod chaos_surroundings;
 mod chaos_talk;

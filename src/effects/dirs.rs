@@ -129,14 +129,23 @@ impl PrivateDir {
     }
 }
 
-/// Looks whether this process may make files in a directory: whether its mode says so, and its file system is mounted
-/// for writing.
+/// Looks whether this process may make files in a directory: whether its mode says so, and its file system can be
+/// written.
+///
+/// A file system that met an error may refuse every write while it still counts as mounted for writing; only a try
+/// shows that. The file that is tried has no name and is gone at once.
 ///
 /// # Errors
 ///
 /// Returns why it may not.
 pub fn writable(path: &Path) -> io::Result<()> {
-    access(path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(Into::into)
+    access(path, AccessFlags::W_OK | AccessFlags::X_OK)?;
+    let nameless = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    match open(path, nameless, Mode::S_IRUSR | Mode::S_IWUSR) {
+        Err(errno @ (Errno::EROFS | Errno::EIO)) => Err(errno.into()),
+        // One that has no files without names, or no room, says nothing about that.
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Says who but its owner may come into a directory.

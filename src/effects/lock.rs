@@ -448,18 +448,19 @@ fn presence_after_a_moment(
 ///
 /// Returns an error if the lock file or the record cannot be read; that is not the same as free.
 pub fn look(directory: &Path, name: &str) -> Result<Holding, LockError> {
-    let path = directory.join(format!("{name}.lock"));
-    let file = match open(&path, open_flags(OFlag::O_RDONLY), Mode::empty()) {
-        Ok(fd) => regular(File::from(fd), &path)?,
+    look_at(&directory.join(format!("{name}.lock")), &directory.join(format!("{name}.owner")))
+}
+
+fn look_at(path: &Path, record_path: &Path) -> Result<Holding, LockError> {
+    let file = match open(path, open_flags(OFlag::O_RDONLY), Mode::empty()) {
+        Ok(fd) => regular(File::from(fd), path)?,
         Err(Errno::ENOENT) => return Ok(Holding::Free),
-        Err(errno) => return Err(open_refusal(&path, errno)),
+        Err(errno) => return Err(open_refusal(path, errno)),
     };
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Ok(_) => Ok(Holding::Free),
-        Err((_, Errno::EWOULDBLOCK)) => {
-            Ok(Holding::Held(believable(&directory.join(format!("{name}.owner")))?))
-        }
-        Err((_, errno)) => Err(LockError::Io { path, source: errno.into() }),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(Holding::Held(believable(record_path)?)),
+        Err((_, errno)) => Err(LockError::Io { path: path.to_owned(), source: errno.into() }),
     }
 }
 
@@ -492,8 +493,20 @@ fn lock_exclusively(path: &Path, record_path: &Path) -> Result<Flock<File>, Lock
             std::thread::sleep(UNRECORDED_PAUSE);
         }
         let flags = open_flags(OFlag::O_RDWR) | OFlag::O_CREAT;
-        let fd =
-            open(path, flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|errno| open_refusal(path, errno))?;
+        let fd = match open(path, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+            Ok(fd) => fd,
+            // What cannot be written any more may be held by somebody who came before that.
+            Err(refused) => match look_at(path, record_path) {
+                Ok(Holding::Held(Some(owner))) => {
+                    return Err(LockError::Held { path: path.to_owned(), owner });
+                }
+                Ok(Holding::Held(None)) => {
+                    holder_seen = true;
+                    continue;
+                }
+                Ok(Holding::Free) | Err(_) => return Err(open_refusal(path, refused)),
+            },
+        };
         match Flock::lock(regular(File::from(fd), path)?, FlockArg::LockExclusiveNonblock) {
             // The file may have been removed between opening and locking; then this lock guards nothing.
             Ok(lock) if still_at(&lock, path) => return Ok(lock),

@@ -7,10 +7,11 @@ mod providers;
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_domain::time::Timestamp;
-use thoughtstream_effects::dirs::{DirError, PrivateDir};
+use thoughtstream_effects::dirs::{self, DirError, PrivateDir};
 use thoughtstream_effects::disk::{Room, room};
 
 use crate::cells::{self, Obstacle, Tried};
+use crate::client::read_only;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::{LoadFailure, load};
@@ -155,7 +156,10 @@ pub fn configuration(places: &Places) -> Check {
 pub fn data_directory(places: &Places) -> Check {
     let id = "data-directory";
     match PrivateDir::open(&places.data) {
-        Ok(_) => check(id, Health::Ok, "closed to others", None),
+        Ok(_) => match read_only(&places.data) {
+            Some(read_only) => Check { status: Health::Finding, ..unseen(id, &read_only) },
+            None => check(id, Health::Ok, "closed to others", None),
+        },
         Err(error @ (DirError::Open { .. } | DirError::Link { .. } | DirError::NotADirectory { .. })) => {
             check(
                 id,
@@ -171,8 +175,10 @@ pub fn data_directory(places: &Places) -> Check {
 /// Looks at the room that is left.
 #[must_use]
 pub fn disk_room(places: &Places) -> Check {
+    let refuses = dirs::writable(&places.data)
+        .is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem);
     match room(&places.data) {
-        Ok(room) => judged(&room),
+        Ok(room) => judged(&Room { read_only: room.read_only || refuses, ..room }),
         Err(error) => unseen("disk-room", &Failure::of(Exit::CouldNotLook, "disk", &error)),
     }
 }
@@ -181,7 +187,7 @@ fn judged(room: &Room) -> Check {
     let id = "disk-room";
     let evidence = format!("{} MiB free", room.bytes_free >> 20);
     if room.read_only {
-        return check(id, Health::Finding, "mounted for reading only", Some("mount it for writing"));
+        return check(id, Health::Finding, "it may only be read", Some("mount its file system for writing"));
     }
     match room.bytes_free {
         0..ROOM_NEEDED => {
@@ -214,7 +220,7 @@ pub fn sandbox(places: &Places) -> Check {
 }
 
 /// Judges the service, the log's clock and its consumers by one status. `read_only` says why nothing can be written into
-/// the data directory, if so; a service that runs has looked itself.
+/// the data directory, if so; a service that runs may not have tried yet.
 #[must_use]
 pub fn by_status(status: &Status, read_only: Option<&Failure>, now: Timestamp) -> Vec<Check> {
     let service = &status.service;
@@ -223,7 +229,6 @@ pub fn by_status(status: &Status, read_only: Option<&Failure>, now: Timestamp) -
         (None, _) | (_, None) => service.state.clone(),
     };
     let mut checks = vec![check("service", Health::Ok, evidence, None)];
-    let read_only = read_only.filter(|_| service.pid.is_none());
     checks.push(match (&service.unwritable, read_only) {
         (None, Some(read_only)) => Check { status: Health::Finding, ..unseen("log-writable", read_only) },
         (None, None) => check("log-writable", Health::Ok, count(status.log.events, "event"), None),

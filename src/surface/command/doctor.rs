@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
+use thoughtstream_effects::dirs::PrivateDir;
 
 use super::asking::{self, Gather, read};
 use super::verify::Reported;
@@ -37,7 +38,7 @@ pub fn run(args: &DoctorArgs, session: &Session, out: &mut Out) -> Result<Exit, 
     checks.extend(memory(&session.places));
     checks.extend(producers_apart(&session.places));
     // Without the directory nothing below it can be looked at, and nothing is made by looking.
-    if checks.iter().all(|check| check.id != "data-directory" || check.status == crate::doctor::Health::Ok) {
+    if PrivateDir::open(&session.places.data).is_ok() {
         checks.push(disk_room(&session.places));
         checks.push(sandbox(&session.places));
         checks.extend(log_checks(args, session));
