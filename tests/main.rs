@@ -17,6 +17,7 @@ mod cli_activate;
 mod cli_activate_refused;
 mod cli_apart;
 mod cli_apart_hostile;
+mod cli_apart_silent;
 mod cli_context;
 mod cli_copies;
 mod cli_demo;

@@ -19,6 +19,8 @@ use crate::supervisor::{Detail, ReasonCode, StatusCell};
 const CONNECTED: ReasonCode = ReasonCode::new("connected");
 /// None is.
 const NOT_CONNECTED: ReasonCode = ReasonCode::new("not-connected");
+/// None is: the last one was there and said nothing any more.
+const NOT_ANSWERING: ReasonCode = ReasonCode::new("not-answering");
 
 /// What a producer is told waits here while it is busy; a look that is asked for again is one look.
 const TOLD_MAX: usize = 64;
@@ -55,6 +57,8 @@ pub struct Seat {
 struct State {
     since: Timestamp,
     sitter: Option<(Sitter, mpsc::Sender<ProducerMessage>)>,
+    /// Who had it last, if that one was put out because it did not answer.
+    silent: Option<Sitter>,
     cell: Arc<StatusCell>,
 }
 
@@ -68,7 +72,7 @@ impl Seat {
     /// Makes a seat that nobody has.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        let state = State { since: clock.now(), sitter: None, cell: Arc::default() };
+        let state = State { since: clock.now(), sitter: None, silent: None, cell: Arc::default() };
         Arc::new(Self { clock, state: Mutex::new(state), freed: Notify::new() })
     }
 
@@ -99,15 +103,21 @@ impl Seat {
         }
         let (sender, told) = mpsc::channel(TOLD_MAX);
         state.since = self.clock.now();
-        state.sitter = Some((sitter, sender));
+        (state.sitter, state.silent) = (Some((sitter, sender)), None);
         state.show();
-        Ok(Seated { seat: Arc::clone(self), told })
+        Ok(Seated { seat: Arc::clone(self), told, sitter, silent: false })
     }
 
     /// Says whether a producer is connected.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         self.state().sitter.is_some()
+    }
+
+    /// Returns the process that does not answer, if one was put out for that and none has come since.
+    #[must_use]
+    pub fn silent(&self) -> Option<Sitter> {
+        self.state().silent
     }
 
     pub(super) fn cell(&self) -> Arc<StatusCell> {
@@ -139,7 +149,11 @@ impl Seat {
 
 impl State {
     fn word(&self) -> ReasonCode {
-        if self.sitter.is_some() { CONNECTED } else { NOT_CONNECTED }
+        match (&self.sitter, &self.silent) {
+            (Some(_), _) => CONNECTED,
+            (None, Some(_)) => NOT_ANSWERING,
+            (None, None) => NOT_CONNECTED,
+        }
     }
 
     fn show(&self) {
@@ -156,6 +170,10 @@ impl State {
                 details.remove("pid");
                 details.remove("uid");
                 details.insert("notConnectedSince", at);
+                if let Some(Sitter { uid, pid }) = self.silent {
+                    details.insert("pid", Detail::Count(u64::try_from(pid).unwrap_or(0)));
+                    details.insert("uid", Detail::Count(uid.into()));
+                }
             }
         });
     }
@@ -166,9 +184,16 @@ impl State {
 pub struct Seated {
     seat: Arc<Seat>,
     told: mpsc::Receiver<ProducerMessage>,
+    sitter: Sitter,
+    silent: bool,
 }
 
 impl Seated {
+    /// Frees the seat of one that is there and does not answer.
+    pub fn put_out(mut self) {
+        self.silent = true;
+    }
+
     /// Waits for something that the producer is to be told.
     pub async fn told(&mut self) -> ProducerMessage {
         match self.told.recv().await {
@@ -184,6 +209,7 @@ impl Drop for Seated {
         {
             let mut state = self.seat.state();
             state.sitter = None;
+            state.silent = self.silent.then_some(self.sitter);
             state.since = self.seat.clock.now();
             state.show();
         }
@@ -256,6 +282,19 @@ mod tests {
         drop(seated);
         assert_eq!(shown(&seat), ("not-connected".to_owned(), vec!["notConnectedSince"]));
         assert!(!seat.is_taken());
+    }
+
+    #[tokio::test]
+    async fn one_that_does_not_answer_is_named_until_another_comes() {
+        let seat = Seat::new(Arc::new(SystemClock));
+        seat.show_in(Arc::default());
+        seat.take(ONE).await.unwrap().put_out();
+        assert_eq!((seat.is_taken(), seat.silent()), (false, Some(ONE)));
+        assert_eq!(shown(&seat), ("not-answering".to_owned(), vec!["notConnectedSince", "pid", "uid"]));
+        let seated = seat.take(OTHER).await.unwrap();
+        assert_eq!((shown(&seat).0.as_str(), seat.silent()), ("connected", None));
+        drop(seated);
+        assert_eq!(shown(&seat), ("not-connected".to_owned(), vec!["notConnectedSince"]));
     }
 
     #[tokio::test]

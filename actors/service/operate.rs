@@ -9,6 +9,7 @@ use super::ServiceHandle;
 use crate::consumer::ConsumerMessage;
 use crate::log::LogError;
 use crate::producer::ProducerMessage;
+use crate::producer::apart::Sitter;
 use crate::supervisor::{ChildState, CommandError, RestartCause};
 
 /// Says why something was not done.
@@ -104,13 +105,34 @@ impl ServiceHandle {
     ///
     /// # Errors
     /// [`OperateError::NotWatched`] if there is no such source.
-    pub(crate) async fn looked_at(&self, source: &str) -> Result<Option<bool>, OperateError> {
+    pub async fn looked_at(&self, source: &str) -> Result<Option<bool>, OperateError> {
         let (asker, answer) = tokio::sync::oneshot::channel();
         match self.tell_producer(source, ProducerMessage::LookFor(asker)) {
             Ok(()) => Ok(answer.await.ok()),
             Err(OperateError::Stopping | OperateError::NotConnected) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the process of a producer apart that does not answer, if that is why none is connected.
+    #[must_use]
+    pub fn silent_producer(&self, source: &str) -> Option<Sitter> {
+        let watched = self.0.watched.read().unwrap_or_else(PoisonError::into_inner);
+        watched.get(source)?.seat.as_ref()?.silent()
+    }
+
+    /// Says whether anybody looks at a source: not where its producer runs apart and none is connected.
+    #[must_use]
+    pub fn has_producer(&self, source: &str) -> bool {
+        let watched = self.0.watched.read().unwrap_or_else(PoisonError::into_inner);
+        watched.get(source).is_some_and(|one| one.seat.as_ref().is_none_or(|seat| seat.is_taken()))
+    }
+
+    /// Says whether a source is a bot.
+    #[must_use]
+    pub fn is_bot(&self, source: &str) -> bool {
+        let gates = self.0.gates.read().unwrap_or_else(PoisonError::into_inner);
+        gates.keys().any(|bot| bot.as_str() == source)
     }
 
     fn tell_producer(&self, source: &str, message: ProducerMessage) -> Result<(), OperateError> {

@@ -1,5 +1,6 @@
 //! Answers what comes through the doors of a running service.
 
+mod looking;
 mod proposals;
 
 use std::sync::Arc;
@@ -269,10 +270,7 @@ impl ServiceDesk {
                 self.service.kill(path).map_err(actor_failure)?;
                 self.said(reply, "killed", &path).await
             }
-            Operate::LookAt { source } => {
-                self.service.look_at(source.as_str()).map_err(actor_failure)?;
-                self.said(reply, "looked", source).await
-            }
+            Operate::LookAt { source } => self.look_at(source, reply).await,
             Operate::AcceptRemovals { source } => {
                 let done = self.accept_removals(source, peer).await?;
                 self.say(reply, &done).await

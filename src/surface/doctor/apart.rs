@@ -59,7 +59,10 @@ pub(super) fn connected(apart: &[Apart], now: Timestamp) -> Option<Check> {
     if apart.is_empty() {
         return None;
     }
-    let told = |one: &&Apart| format!("{} for {}", one.source, age(one.since, now));
+    let told = |one: &&Apart| {
+        let silent = one.silent().map_or_else(String::new, |pid| format!(", process {pid} does not answer"));
+        format!("{} for {}{silent}", one.source, age(one.since, now))
+    };
     Some(match missing.as_slice() {
         [] => check(
             id,
@@ -69,7 +72,10 @@ pub(super) fn connected(apart: &[Apart], now: Timestamp) -> Option<Check> {
         ),
         [first, ..] => {
             let seen = format!("not connected: {}", missing.iter().map(told).collect::<Vec<_>>().join(", "));
-            check(id, Health::Finding, seen, Some(&producer_command(&first.source)))
+            let command = producer_command(&first.source);
+            let fix =
+                first.silent().map_or(command.clone(), |pid| format!("end process {pid}, then {command}"));
+            check(id, Health::Finding, seen, Some(&fix))
         }
     })
 }
@@ -98,5 +104,11 @@ mod tests {
             (Health::Finding, "not connected: filesystem:b for 30 s")
         );
         assert_eq!(ill.fix.as_deref(), Some("thought serve --producer-only filesystem:b"));
+        let stuck = connected(&[Apart { pid: Some(7), ..one("filesystem:b", false) }], now).unwrap();
+        assert_eq!(stuck.evidence, "not connected: filesystem:b for 30 s, process 7 does not answer");
+        assert_eq!(
+            stuck.fix.as_deref(),
+            Some("end process 7, then thought serve --producer-only filesystem:b")
+        );
     }
 }

@@ -208,7 +208,12 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
             kind: Kind::ProducerNotConnected,
             id: one.source.to_string(),
             since: Some(one.since),
-            why: "not-connected: its producer runs apart, and nobody looks at the source".to_owned(),
+            why: one.silent().map_or_else(
+                || "not-connected: its producer runs apart, and nobody looks at the source".to_owned(),
+                |pid| {
+                    format!("not-answering: its producer, process {pid}, says nothing any more; end it first")
+                },
+            ),
             command: sources::producer_command(&one.source),
             ways: Vec::new(),
             hidden_until: None,

@@ -57,7 +57,7 @@ pub struct Apart {
     pub connected: bool,
     /// Since when it is, or is not.
     pub since: Timestamp,
-    /// Its process, while it is.
+    /// Its process, while it is, or if it was put out because it does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u64>,
 }
@@ -77,6 +77,14 @@ pub fn apart(node: &Node) -> Vec<Apart> {
         return vec![Apart { source, connected: connected.is_some(), since, pid }];
     }
     node.children.iter().flat_map(apart).collect()
+}
+
+impl Apart {
+    /// Returns the process that is there, was connected and does not answer.
+    #[must_use]
+    pub fn silent(&self) -> Option<u64> {
+        self.pid.filter(|_| !self.connected)
+    }
 }
 
 /// Returns the command that runs a producer apart.

@@ -19,7 +19,7 @@ use thoughtstream_store::COMMIT_BYTES_MAX;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -35,8 +35,9 @@ use crate::socket::{LineError, Lines, Peer, peer_of};
 /// So many connections are heard at once: one producer, one that comes after it, and some that greet.
 const CONNECTIONS_MAX: usize = 8;
 
-/// One that has said nothing for so long is not there any more: it says so four times as often.
-const SILENCE_PATIENCE: Duration = Duration::from_secs(4 * ALIVE_EVERY_SECONDS);
+/// One that has said nothing for so long does not answer: it says that it is there twice as often. One that lives
+/// all the same comes in again at once.
+const SILENCE_PATIENCE: Duration = Duration::from_secs(2 * ALIVE_EVERY_SECONDS);
 
 /// Content that is under way goes on within this time.
 const CONTENT_PATIENCE: Duration = Duration::from_secs(10);
@@ -215,16 +216,22 @@ struct Session<I> {
 
 impl<I: Intake> Session<I> {
     async fn serve(mut self, closing: &CancellationToken) -> Result<(), Left> {
+        let mut heard = Instant::now();
         loop {
+            // Whatever it is told meanwhile, what counts is when it spoke last.
             let line = tokio::select! {
                 () = closing.cancelled() => return Ok(()),
                 message = self.seated.told() => {
                     self.pass(message).await?;
                     continue;
                 }
-                line = timeout(SILENCE_PATIENCE, self.lines.next(SAID_BYTES_MAX)) => line,
+                line = timeout_at(heard + SILENCE_PATIENCE, self.lines.next(SAID_BYTES_MAX)) => line,
             };
-            let said = match line.map_err(|_| left("silent"))? {
+            let Ok(line) = line else {
+                self.seated.put_out();
+                return Err(left("silent"));
+            };
+            let said = match line {
                 Ok(None) => return Ok(()),
                 Ok(Some(line)) => serde_json::from_slice::<Said>(&line).ok(),
                 Err(LineError::TooLong) => {
@@ -244,6 +251,7 @@ impl<I: Intake> Session<I> {
             if last {
                 return Err(left("refused"));
             }
+            heard = Instant::now();
         }
     }
 
