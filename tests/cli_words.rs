@@ -32,7 +32,7 @@ fn what_there_is_nothing_of_is_said() {
     let world = World::with_config();
     let running = world.serve(&[]);
     world.until_idle();
-    let refused = world.thought(&["consumer", "retry", "document-links"]).expect(2).stderr;
+    let refused = world.thought(&["consumer", "retry", "document-links"]).expect(1).stderr;
     assert!(refused.contains("nothing of document-links waits"), "{refused}");
     let projected = world.thought(&["proposal-project"]).expect(0).stdout;
     assert_eq!(projected, "nothing is left to project\n");

@@ -299,7 +299,7 @@ pub struct Connection {
 impl Connection {
     /// Exchanges greetings; nothing if the other side hung up: it is on its way down, or not yet up.
     fn greet(stream: UnixStream, place: Place, owner: &OwnerRecord) -> Result<Option<Self>, Failure> {
-        let connection = |error: io::Error| silent(owner).because(&error);
+        let connection = |error: io::Error| caused(silent(owner), &error);
         let peer = peer_of(&stream).map_err(|error| connection(error.into()))?;
         // Whoever answers must be able to hold our data: this user, or root.
         if !peer.may_enter(nix::unistd::geteuid().as_raw()) {
@@ -380,7 +380,12 @@ fn lost(request: &Operated, pid: u32, error: &io::Error) -> Failure {
         }
     };
     failure.hint = hint.map(str::to_owned);
-    failure.because(error)
+    caused(failure, error)
+}
+
+/// Adds what the system said; that time is over the failure says itself.
+fn caused(failure: Failure, error: &io::Error) -> Failure {
+    if patience::is_pause(error) && error.raw_os_error().is_some() { failure } else { failure.because(error) }
 }
 
 fn send<T: Serialize>(mut stream: &UnixStream, value: &T) -> io::Result<()> {

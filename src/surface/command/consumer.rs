@@ -179,7 +179,7 @@ fn check_waits(consumer: &ConsumerId, session: &Session) -> Result<(), Failure> 
             .with_hint(format!("`{command}` passes that event")));
     }
     let what = format!("nothing of {consumer} waits: there is nothing to retry or to skip");
-    Err(Failure::new(Exit::Usage, "consumer.target", what)
+    Err(Failure::new(Exit::Refused, "consumer.nothing-waits", what)
         .with_hint(format!("`thought why {consumer}` says what it does")))
 }
 
