@@ -29,6 +29,7 @@ mod cli_field;
 mod cli_field_many;
 mod cli_first_steps;
 mod cli_killed;
+mod cli_means;
 mod cli_models;
 mod cli_notified;
 mod cli_outputs;

@@ -24,6 +24,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::configured;
 use crate::places::{environment, source_directory};
+use crate::serve::means;
 use crate::serve::signals::{Signals, Told as Signal};
 use crate::serve::{producers, tell};
 use crate::session::{Session, now};
@@ -34,6 +35,9 @@ use link::{Asking, Link, Lost};
 /// How long it waits between two tries to come in: at once after a restart of the service, and never long.
 const AGAIN: RetryPolicy =
     RetryPolicy { attempts: u32::MAX, first_ms: 100, max_ms: 10_000, exhausted: Exhausted::Hold };
+
+/// One that looks, one that watches, and one to spare.
+const THREADS: usize = 3;
 
 /// Runs the producer of one source until it is told to stop.
 ///
@@ -58,6 +62,7 @@ pub fn run(session: &Session, source: &str) -> Result<Exit, Failure> {
         drain: Duration::from_millis(config.drain_ms),
         nudges: Arc::default(),
     };
+    means::enough(THREADS)?;
     // One looks, on a thread that may block; the rest waits.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::CouldNotLook, "service.threads", "cannot start threads").because(&error)

@@ -1,5 +1,6 @@
 //! Runs the service: parse, open, build the tree, answer; then drain.
 
+pub(crate) mod means;
 pub(crate) mod signals;
 mod watchdog;
 
@@ -72,6 +73,8 @@ pub struct How {
 pub fn run(session: &Session, how: How) -> Result<Exit, Failure> {
     os::close_process_memory().map_err(|error| Failure::of(Exit::CouldNotLook, "process.private", &error))?;
     let loaded = load(&session.places)?;
+    // Before anything is held.
+    let runtime = means::runtime()?;
     PrivateDir::create(&session.places.data).map_err(|error| data_failure(&error))?;
     check_place(&session.places.data)?;
     let mut lock = own(&session.places.data)?;
@@ -82,14 +85,7 @@ pub fn run(session: &Session, how: How) -> Result<Exit, Failure> {
         );
     }
     ensure(session)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("thought").build().map_err(
-            |error| {
-                Failure::new(Exit::CouldNotLook, "service.threads", "cannot start threads").because(&error)
-            },
-        )?;
-    let exit = runtime.block_on(serve(session, how, loaded, &mut lock));
-    runtime.shutdown_timeout(Duration::from_secs(1));
+    let exit = means::run(runtime, serve(session, how, loaded, &mut lock));
     // The lock outlives everything that touches the store.
     drop(lock);
     exit
