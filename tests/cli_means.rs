@@ -1,11 +1,11 @@
-//! A service that may have too few threads or descriptors: it says which limit it is, holds nothing,
+//! A service that may have too few threads, descriptors or too little room: it says which limit it is, holds nothing,
 //! and nobody has to find out from a process that answers nobody.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::chaos_refusals::Unprivileged;
-use crate::cli_world::Answer;
+use crate::chaos_refusals::{Unprivileged, fill, mount_small, with_a_disk_of_its_own};
+use crate::cli_world::{Answer, World};
 
 /// Runs a command under a limit, as `prlimit` names it; one that does not end by itself is ended, and fails.
 fn under(unprivileged: &Unprivileged, user: u32, limit: &str, arguments: &[&str]) -> Answer {
@@ -56,4 +56,24 @@ fn a_service_with_too_few_threads_or_descriptors_says_so_and_holds_nothing() {
     let owner = under(&unprivileged, user, "--nofile=1024", &["verify"]).expect(0);
     assert!(owner.stderr.is_empty(), "{owner:?}");
     assert!(!unprivileged.world.data.join("service.owner").exists());
+}
+
+#[test]
+fn a_worker_that_finds_no_room_is_not_called_unreadable() {
+    with_a_disk_of_its_own("cli_means::without_room_for_the_worker");
+}
+
+#[test]
+#[ignore = "it needs a disk of its own; the test above runs it on one"]
+fn without_room_for_the_worker() {
+    let world = World::with_config();
+    mount_small(&world.data, 16);
+    assert_eq!(world.serve(&[]).stop(), 0);
+    fill(&world.data.join("ballast"));
+    let doctor = world.thought(&["doctor", "--quick", "--json"]).json();
+    let sandbox = doctor["checks"].as_array().unwrap().iter().find(|check| check["id"] == "sandbox").unwrap();
+    let seen = sandbox["evidence"].as_str().unwrap();
+    assert!(seen.contains("(worker-no-room)") && seen.contains("bytes"), "{sandbox}");
+    assert!(seen.contains(world.data.to_str().unwrap()), "{sandbox}");
+    assert!(sandbox["fix"].as_str().unwrap().contains("free some space"), "{sandbox}");
 }

@@ -3,6 +3,7 @@
 //! When the keeper ends, so do the workers it lent the means for: each is one failed run. What is missing
 //! (bubblewrap, namespaces, the program) is looked for again with the next run; nothing else is ever tried.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use thoughtstream_domain::cell::{CellResult, Outcome, Packet, Request};
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_effects::sandbox::{Launcher, Limits, WorkerBinary, find_bubblewrap};
+use thoughtstream_effects::sandbox::{LaunchError, Launcher, Limits, WorkerBinary, find_bubblewrap};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -24,6 +25,7 @@ use crate::supervisor::{ChildName, ChildSpec, Detail, ReasonCode, StatusCell};
 /// There is no keeper, or it did not answer before the run's deadline.
 pub const NO_KEEPER: Unavailable = Unavailable {
     code: "sandbox-closed",
+    seen: Cow::Borrowed("no worker can be started"),
     way_out: "the service is starting, stopping or overloaded; it is tried again",
 };
 
@@ -47,23 +49,32 @@ impl CellPlace {
     /// # Errors
     /// [`Unavailable`] with a code and a way out.
     pub fn open(&self) -> Result<Launcher, Unavailable> {
-        let bubblewrap = find_bubblewrap(self.path.as_deref())
-            .map_err(|error| Unavailable { code: error.code(), way_out: error.way_out() })?;
+        let launch = |error: LaunchError| Unavailable::of(error.code(), &error, error.way_out());
+        let bubblewrap = find_bubblewrap(self.path.as_deref()).map_err(launch)?;
         let binary = WorkerBinary::open(&self.worker, &self.below)
-            .map_err(|error| Unavailable { code: error.code(), way_out: error.way_out() })?;
-        Launcher::start(binary, &bubblewrap)
-            .map_err(|error| Unavailable { code: error.code(), way_out: error.way_out() })
+            .map_err(|error| Unavailable::of(error.code(), &error, error.way_out()))?;
+        Launcher::start(binary, &bubblewrap).map_err(launch)
     }
 }
 
 /// Says why no worker can be started at present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no worker can be started ({code}): {way_out}")]
 pub struct Unavailable {
     /// The stable code.
     pub code: &'static str,
+    /// What was seen, and why.
+    pub seen: Cow<'static, str>,
     /// What a person can do.
     pub way_out: &'static str,
+}
+
+impl Unavailable {
+    fn of(code: &'static str, error: &dyn std::error::Error, way_out: &'static str) -> Self {
+        let causes = std::iter::successors(error.source(), |cause| cause.source());
+        let seen = causes.fold(error.to_string(), |seen, cause| format!("{seen}: {cause}"));
+        Self { code, seen: seen.into(), way_out }
+    }
 }
 
 /// Is everyone's access to sandboxed workers, whichever incarnation of the keeper lives.
@@ -205,6 +216,8 @@ pub struct KeeperState {
     launcher: Option<Launcher>,
     /// Somebody is opening the program at the moment.
     opening: bool,
+    /// Why it could not be opened the last time.
+    said: Option<Unavailable>,
     /// Those who wait for that; their own deadlines bound how many.
     waiting: Vec<RpcReplyPort<Result<Lent, Unavailable>>>,
 }
@@ -219,7 +232,7 @@ impl Actor for Keeper {
         _: ActorRef<KeeperMessage>,
         args: KeeperArgs,
     ) -> Result<KeeperState, ActorProcessingErr> {
-        Ok(KeeperState { args, launcher: None, opening: false, waiting: Vec::new() })
+        Ok(KeeperState { args, launcher: None, opening: false, said: None, waiting: Vec::new() })
     }
 
     async fn post_start(
@@ -271,6 +284,15 @@ impl KeeperState {
 
     fn opened(&mut self, opened: Result<Launcher, Unavailable>) {
         self.opening = false;
+        match &opened {
+            Ok(_) => self.said = None,
+            // It is tried with every run; the same is told once.
+            Err(why) if self.said.as_ref() != Some(why) => {
+                tracing::warn!(code = why.code, why = %why.seen, way_out = why.way_out, "no worker can be started");
+                self.said = Some(why.clone());
+            }
+            Err(_) => {}
+        }
         self.args.status.tell(opened.as_ref().err().map(|why| ReasonCode::new(why.code)), |details| {
             details.remove("worker");
             if let Ok(launcher) = &opened {

@@ -54,7 +54,7 @@ pub struct Obstacle {
 
 impl From<Unavailable> for Obstacle {
     fn from(why: Unavailable) -> Self {
-        Self { code: why.code, seen: "no worker can be started".to_owned(), way_out: why.way_out }
+        Self { code: why.code, seen: why.seen.into_owned(), way_out: why.way_out }
     }
 }
 

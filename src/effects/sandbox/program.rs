@@ -50,7 +50,29 @@ pub enum BinaryError {
         /// The directory.
         place: PathBuf,
     },
-    /// A file cannot be read or written.
+    /// There is no room for its copy.
+    #[error("there is no room in `{place}` for the worker and its libraries, {needed} bytes", place = place.display())]
+    NoRoom {
+        /// The directory.
+        place: PathBuf,
+        /// How much room they need.
+        needed: u64,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Its copy cannot be laid out.
+    #[error("cannot {step} `{path}`, where the worker is to be laid out", path = path.display())]
+    Place {
+        /// What was tried.
+        step: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file cannot be read.
     #[error("cannot {step} `{path}`", path = path.display())]
     Io {
         /// What was tried.
@@ -72,6 +94,8 @@ impl BinaryError {
             Self::Unfit { .. } => "worker-unfit",
             Self::Libraries { .. } => "worker-libraries",
             Self::NoExec { .. } => "worker-noexec",
+            Self::NoRoom { .. } => "worker-no-room",
+            Self::Place { .. } => "worker-no-place",
             Self::Io { .. } => "worker-unreadable",
         }
     }
@@ -86,7 +110,9 @@ impl BinaryError {
             Self::Unfit { .. } => "install thought-worker again, owned by you or root",
             Self::Libraries { .. } => "run ldd on the worker: a library it needs is missing",
             Self::NoExec { .. } => "use a data directory on a filesystem that is not mounted noexec",
-            Self::Io { .. } => "see that the worker can be read and the data directory be written",
+            Self::NoRoom { .. } => "free some space on the file system of the data directory",
+            Self::Place { .. } => "see that the data directory can be written",
+            Self::Io { .. } => "see that the worker can be read by the service's user",
         }
     }
 }
@@ -122,14 +148,20 @@ impl WorkerBinary {
             Some(Loader::Static) => Vec::new(),
             Some(Loader::At(loader)) => libraries(path, loader)?,
         };
-        let root = Layout::make(place)?;
-        root.add(Path::new(INSIDE), &bytes)?;
-        let mut found = Vec::new();
+        let mut all = vec![(PathBuf::from(INSIDE), bytes)];
         for library in wanted {
             let bytes = read(&library)?;
-            root.add(&library, &bytes)?;
-            found.push(Library { path: library, sha256: Sha256Hash::of(&bytes) });
+            all.push((library, bytes));
         }
+        let needed = all.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        let laid_out = |error| no_room(error, place, needed);
+        let root = Layout::make(place).map_err(laid_out)?;
+        for (inside, bytes) in &all {
+            root.add(inside, bytes).map_err(laid_out)?;
+        }
+        let (_, bytes) = all.remove(0);
+        let library = |(path, bytes): (PathBuf, Vec<u8>)| Library { path, sha256: Sha256Hash::of(&bytes) };
+        let found = all.into_iter().map(library).collect();
         Ok(Self { path: path.to_owned(), sha256: Sha256Hash::of(&bytes), libraries: found, root })
     }
 
@@ -163,6 +195,21 @@ fn unfit(path: &Path, why: &'static str) -> BinaryError {
 
 fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BinaryError {
     move |source| BinaryError::Io { step, path: path.to_owned(), source }
+}
+
+fn place_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BinaryError {
+    move |source| BinaryError::Place { step, path: path.to_owned(), source }
+}
+
+/// Says of a layout that found no room how much it needs.
+fn no_room(error: BinaryError, place: &Path, needed: u64) -> BinaryError {
+    if let BinaryError::Place { step, path, source } = error {
+        if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            return BinaryError::NoRoom { place: place.to_owned(), needed, source };
+        }
+        return BinaryError::Place { step, path, source };
+    }
+    error
 }
 
 /// Reads a program through one descriptor, so that what is checked is what is copied.
@@ -246,7 +293,7 @@ impl Layout {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => {
                     number += 1
                 }
-                Err(error) => return Err(io_error("make", &path)(error)),
+                Err(error) => return Err(place_error("make", &path)(error)),
             }
         }
     }
@@ -257,18 +304,22 @@ impl Layout {
             inside.components().filter(|part| matches!(part, Component::Normal(_))).collect();
         let path = self.0.join(below);
         if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory).map_err(io_error("make", directory))?;
+            fs::create_dir_all(directory).map_err(place_error("make", directory))?;
         }
         let mut options = OpenOptions::new();
-        let mut file =
-            options.write(true).create_new(true).mode(0o700).open(&path).map_err(io_error("make", &path))?;
-        file.write_all(bytes).map_err(io_error("write", &path))?;
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o700)
+            .open(&path)
+            .map_err(place_error("make", &path))?;
+        file.write_all(bytes).map_err(place_error("write", &path))?;
         self.close(&path, 0o555)
     }
 
     fn close(&self, path: &Path, mode: u32) -> Result<(), BinaryError> {
         debug_assert!(path.starts_with(&self.0), "only what is ours is changed");
-        fs::set_permissions(path, Permissions::from_mode(mode)).map_err(io_error("close", path))
+        fs::set_permissions(path, Permissions::from_mode(mode)).map_err(place_error("close", path))
     }
 }
 
