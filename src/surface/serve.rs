@@ -103,7 +103,12 @@ struct Told {
 /// Becomes the owner of the data directory.
 fn own(data: &Path) -> Result<OwnerLock, Failure> {
     // Commands that come later wait until this one had its turn.
-    let _coming = lock::announce(data, COMING).map_err(|error| not_taken(data, &error))?;
+    let _coming = match lock::announce(data, COMING) {
+        Ok(coming) => coming,
+        // Where nothing can be written, the lock itself says whether somebody holds it or nobody can.
+        Err(LockError::Io { .. }) => None,
+        Err(error) => return Err(not_taken(data, &error)),
+    };
     let begun = Instant::now();
     loop {
         match OwnerLock::acquire(data, LOCK, OwnerKind::Service, now().as_millis()) {
