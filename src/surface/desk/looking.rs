@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use thoughtstream_actors::log::{LogError, LogState};
 use thoughtstream_actors::service::OperateError;
 use thoughtstream_domain::id::SourceId;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::{ServiceDesk, actor_failure};
+use super::{ServiceDesk, actor_failure, log_failure};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::Done;
@@ -14,6 +15,9 @@ use crate::socket::Reply;
 
 /// A look at a large folder takes its time; one that takes longer goes on by itself.
 const LOOK_PATIENCE: Duration = Duration::from_secs(300);
+
+/// A log that cannot be written for so long keeps a look that found something from its end.
+const UNWRITABLE_PATIENCE: Duration = Duration::from_secs(3);
 
 impl ServiceDesk {
     /// Has a source looked at, and waits until a look that began after this is through. A bot is asked at once and
@@ -24,8 +28,13 @@ impl ServiceDesk {
             self.service.look_at(source.as_str()).map_err(actor_failure)?;
         } else {
             // One that is not there is refused, and not waited for.
-            let looked = timeout(LOOK_PATIENCE, self.service.looked_at(source.as_str())).await;
-            match looked.map_err(|_| still_looking(source))? {
+            let looking = timeout(LOOK_PATIENCE, self.service.looked_at(source.as_str()));
+            let looked = tokio::select! {
+                biased;
+                looked = looking => looked.map_err(|_| still_looking(source))?,
+                code = self.unwritable() => return Err(log_failure(&LogError::Unwritable { code })),
+            };
+            match looked {
                 Ok(Some(true)) => {}
                 Ok(Some(false)) => {
                     let whole = format!("not all of it could be looked at: `thought why {source}` says more");
@@ -37,6 +46,24 @@ impl ServiceDesk {
         }
         let (done, id) = ("looked".to_owned(), source.to_string());
         self.say(reply, &Done { done, id, already: false, note, event: None }).await
+    }
+
+    /// Waits until the log could not be written for a while: what a look finds waits for that.
+    async fn unwritable(&self) -> String {
+        let mut state = self.service.log_state();
+        loop {
+            if state.wait_for(|state| *state != LogState::Writable).await.is_err() {
+                // The service is on its way out, and the look ends with it.
+                std::future::pending::<()>().await;
+            }
+            sleep(UNWRITABLE_PATIENCE).await;
+            match &*state.borrow_and_update() {
+                LogState::Writable => {}
+                LogState::Unwritable { code: why, .. } | LogState::Damaged { what: why } => {
+                    return why.clone();
+                }
+            }
+        }
     }
 
     /// Says why nobody looked.
