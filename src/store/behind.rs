@@ -1,10 +1,10 @@
 //! Makes a checkpoint durable while groups go on: redb's file, whose syncs may be put off and never change places.
 //!
-//! A checkpoint is two syncs with a header between them, some milliseconds in which everybody would wait. Nobody has
-//! to: what it carries over is durable in the journal, and stays there until the checkpoint is. So while a checkpoint
-//! is asked for, a sync is only put down, and so is whatever redb does to the file behind it, in that order; a thread
-//! does it all in that order. A power cut therefore leaves a file that redb itself could have left. Reading sees what
-//! is put down. Everything that redb must be sure of, and every other commit, waits for the end of it.
+//! A checkpoint is hundreds of pages, and two syncs with a header between them: some milliseconds in which everybody
+//! would wait. Nobody has to: what it carries over is durable in the journal, and stays there until the checkpoint is.
+//! So while a checkpoint is asked for, what redb does to the file is only put down, and whatever it does behind that,
+//! too; a thread does it all in that order. A power cut therefore leaves a file that redb itself could have left.
+//! Reading sees what is put down. Everything that redb must be sure of, and every other commit, waits for the end of it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +25,7 @@ enum Operation {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a sync is put down instead of done.
+    /// Whether what is asked for is put down instead of done.
     defers: bool,
     /// What is put down, in its order; what is being done stays in front until it is.
     queue: VecDeque<Operation>,
@@ -116,7 +116,7 @@ impl Behind {
         Self(Arc::new(Shared { file: Backend(file), state: Mutex::default(), turned: Condvar::new() }))
     }
 
-    /// Lets a commit put its syncs off: it answers before it is durable.
+    /// Lets a commit put everything off: it answers before it is durable.
     pub(crate) fn defer<T>(&self, commit: impl FnOnce() -> T) -> T {
         self.0.state().defers = true;
         let _deferring = Deferring(self);
@@ -149,6 +149,30 @@ impl Behind {
         let started = thread::Builder::new().name("log-checkpoint".to_owned()).spawn(move || shared.work());
         state.has_thread = started.is_ok();
     }
+
+    /// Puts an operation down, or says that it is to be done now.
+    fn put_off(&self, operation: impl FnOnce() -> Operation) -> io::Result<bool> {
+        let mut state = self.0.state();
+        if state.failed {
+            return Err(failed());
+        }
+        // What stands in the queue decides: nothing passes it.
+        let later = !state.queue.is_empty()
+            || state.defers
+                && match self.0.file.0.overlap() {
+                    Overlap::Before => false,
+                    Overlap::Behind => true,
+                    Overlap::Beside => {
+                        self.start_thread(&mut state);
+                        state.has_thread
+                    }
+                };
+        if later {
+            state.queue.push_back(operation());
+            self.0.turned.notify_all();
+        }
+        Ok(later)
+    }
 }
 
 impl StorageBackend for Behind {
@@ -159,9 +183,12 @@ impl StorageBackend for Behind {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let put_down: Vec<(u64, Arc<[u8]>)> = {
             let state = self.0.state();
+            let end = offset + out.len() as u64;
             let writes = state.queue.iter().filter_map(|operation| match operation {
-                Operation::Write { offset, data } => Some((*offset, Arc::clone(data))),
-                Operation::Sync => None,
+                Operation::Write { offset: at, data } if *at < end && offset < *at + data.len() as u64 => {
+                    Some((*at, Arc::clone(data)))
+                }
+                Operation::Write { .. } | Operation::Sync => None,
             });
             writes.collect()
         };
@@ -178,44 +205,19 @@ impl StorageBackend for Behind {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.0.state();
-        if state.failed {
-            return Err(failed());
+        let defers = self.0.state().defers;
+        if defers && self.put_off(|| Operation::Sync)? {
+            return Ok(());
         }
-        if state.defers {
-            // What stands in the queue decides: nothing passes it.
-            let now = state.queue.is_empty()
-                && match self.0.file.0.overlap() {
-                    Overlap::Before => true,
-                    Overlap::Behind => false,
-                    Overlap::Beside => {
-                        self.start_thread(&mut state);
-                        !state.has_thread
-                    }
-                };
-            if !now {
-                state.queue.push_back(Operation::Sync);
-                self.0.turned.notify_all();
-                return Ok(());
-            }
-        }
-        drop(state);
         self.0.settle()?;
         self.0.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut state = self.0.state();
-        if state.failed {
-            return Err(failed());
+        if self.put_off(|| Operation::Write { offset, data: data.into() })? {
+            return Ok(());
         }
-        if state.queue.is_empty() {
-            drop(state);
-            return self.0.file.write(offset, data);
-        }
-        state.queue.push_back(Operation::Write { offset, data: data.into() });
-        self.0.turned.notify_all();
-        Ok(())
+        self.0.file.write(offset, data)
     }
 
     fn close(&self) -> io::Result<()> {

@@ -189,7 +189,7 @@ pub trait DiskFile: Debug + Send + Sync {
     /// nothing. Close the file and read it again.
     fn sync(&self) -> io::Result<()>;
 
-    /// Says when a sync takes place that may be waited for while something else is done.
+    /// Says when what is put off takes place (see `behind.rs`).
     fn overlap(&self) -> Overlap {
         Overlap::Beside
     }
@@ -213,15 +213,15 @@ pub trait DiskFile: Debug + Send + Sync {
     fn unlock(&self) -> io::Result<()>;
 }
 
-/// Says when a sync takes place that may overlap with other work. Which of the operations comes first is left to the
-/// system, so whoever writes must be content with each; a simulated disk decides, and can be asked for the same again.
+/// Says when operations take place that may overlap with other work. Which of them comes first is left to the system,
+/// so whoever writes must be content with each; a simulated disk decides, and can be asked for the same again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlap {
-    /// On a thread of its own, while the work is done.
+    /// On a thread of its own, while the other work is done.
     Beside,
-    /// Before all of it.
+    /// At once.
     Before,
-    /// When all of it is done.
+    /// As late as it may be.
     Behind,
 }
 

@@ -8,12 +8,10 @@
 
 mod frame;
 mod scan;
-mod sync;
 
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -22,7 +20,6 @@ use crate::disk::{Disk, DiskError, DiskFile};
 pub(crate) use frame::Frame;
 use frame::{HEADER_BYTES, Salt, padded};
 use scan::Found;
-use sync::Syncing;
 
 /// How many files take turns: one is written while the checkpoint frees the other.
 const FILES: usize = 2;
@@ -95,13 +92,12 @@ pub(crate) struct Journal {
     /// Where in the current file the last frame starts, if it says nothing.
     rest: Option<u64>,
     failed: bool,
-    syncing: Syncing,
 }
 
 #[derive(Debug)]
 struct Slot {
     path: PathBuf,
-    file: Arc<dyn DiskFile>,
+    file: Box<dyn DiskFile>,
     bytes: u64,
     /// The stream offset at which the last frame written here ends.
     last: u64,
@@ -204,7 +200,7 @@ impl Journal {
             let frames = scan::frames(index, &content, &salt, applied.offset);
             let last = frames.iter().map(Found::end).max().unwrap_or(0);
             found.extend(frames);
-            files.push(Slot { path, file: Arc::from(file), bytes, last });
+            files.push(Slot { path, file, bytes, last });
         }
         let paths: Vec<PathBuf> = files.iter().map(|slot| slot.path.clone()).collect();
         let chain = scan::chain(found, applied, &paths)?;
@@ -217,7 +213,6 @@ impl Journal {
             durable: applied.offset,
             rest: None,
             failed: false,
-            syncing: Syncing::default(),
         };
         Ok(Scanned { journal, replay: chain.replay, applied })
     }
@@ -259,14 +254,12 @@ impl Journal {
     }
 
     /// Writes a sealed frame and syncs: the durable point. Any error is final for this journal. `inside` is
-    /// called between the two, and may say that it ends here; `meanwhile` is done while the disk syncs, and must do
-    /// nothing that others may see before this says that it is durable.
+    /// called between the two, and may say that it ends here.
     pub(crate) fn append(
         &mut self,
         frame: &Frame,
         sealed: Mark,
         inside: &mut dyn FnMut() -> io::Result<()>,
-        meanwhile: &mut dyn FnMut(),
     ) -> io::Result<()> {
         if self.failed {
             return Err(io::Error::other("the journal failed before and must be opened again"));
@@ -277,8 +270,7 @@ impl Journal {
         let slot = &mut self.files[index];
         // Whatever ends the next line, a panic included, leaves a journal that must be opened again.
         self.failed = true;
-        slot.file.write_at(position, bytes).and_then(|()| inside())?;
-        self.syncing.sync_while(&slot.file, meanwhile)?;
+        slot.file.write_at(position, bytes).and_then(|()| inside()).and_then(|()| slot.file.sync())?;
         self.failed = false;
         slot.last = sealed.offset;
         self.rest = (frame.body_bytes() == 0).then_some(position);

@@ -1,10 +1,10 @@
 //! The only way to change the log: groups of commits in, verdicts out, durable when answered.
 //!
 //! One group is one redb transaction and one journal frame. Each commit is checked before its first row is
-//! staged, so a refused one leaves nothing behind and the rest go on. When all are checked, the frame is written, and
-//! redb takes the rows while the disk takes the frame. The frame's sync is the durable point: redb's transaction is
-//! shown to readers only behind it, without a sync of its own, and catches up at the next checkpoint. The writer
-//! belongs to one thread; it decides nothing about when to run or what to do when it fails.
+//! staged, so a refused one leaves nothing behind and the rest go on. When all are checked, the frame is written and
+//! synced: the durable point. redb takes what the frame says, shows it to readers without a sync of its own, and
+//! catches up at the next checkpoint. The writer belongs to one thread; it decides nothing about when to run or what
+//! to do when it fails.
 
 mod account;
 mod append;
@@ -288,14 +288,12 @@ impl Writer {
             return Ok(verdicts);
         }
         let sealed = self.journal.seal(&mut self.frame);
-        let frame = &self.frame;
-        let mut put = Ok(());
-        let mut meanwhile = || put = put_frame(&mut tables, frame.body(), sealed);
-        let written = self.journal.append(frame, sealed, inside, &mut meanwhile);
-        drop(tables);
+        let written = self.journal.append(&self.frame, sealed, inside);
         written.map_err(|error| self.unknown(error.into()))?;
         self.cache.publish(&self.shared.names);
         // Durable from here on: what redb fails to take is brought into the log by the next open. The same answer.
+        let put = put_frame(&mut tables, self.frame.body(), sealed);
+        drop(tables);
         let shown = put.and_then(|()| {
             tx.set_durability(Durability::None)?;
             Ok(tx.commit()?)

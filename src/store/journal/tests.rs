@@ -23,7 +23,7 @@ fn append(journal: &mut Journal, body: &[u8]) -> io::Result<Mark> {
     let mut frame = Frame::new();
     frame.push(body);
     let mark = journal.seal(&mut frame);
-    journal.append(&frame, mark, &mut || Ok(()), &mut || ())?;
+    journal.append(&frame, mark, &mut || Ok(()))?;
     Ok(mark)
 }
 

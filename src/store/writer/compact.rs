@@ -112,7 +112,7 @@ impl Writer {
     fn rest(&mut self) -> Result<(), WriteError> {
         self.frame.clear();
         let end = self.journal.seal(&mut self.frame);
-        let written = self.journal.append(&self.frame, end, &mut || Ok(()), &mut || ());
+        let written = self.journal.append(&self.frame, end, &mut || Ok(()));
         written.map_err(|error| self.unknown(error.into()))?;
         self.carry_to(end)
     }
