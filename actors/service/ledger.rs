@@ -57,12 +57,14 @@ impl StoreLedger {
                 LedgerError::Unwritable { code, nothing_written: true }
             }
             WriteError::Damaged { place } => LedgerError::Damaged { what: place },
-            WriteError::Failed(_) | WriteError::Unknown(_) | WriteError::MustReopen => {
-                LedgerError::Unwritable {
-                    code: "write-failed: the log is opened again".to_owned(),
-                    nothing_written: false,
-                }
-            }
+            WriteError::Failed(ref source) | WriteError::Unknown(ref source) => LedgerError::Unwritable {
+                code: format!("write-failed: {}; the log is opened again", root_cause(source.as_ref())),
+                nothing_written: false,
+            },
+            WriteError::MustReopen => LedgerError::Unwritable {
+                code: "write-failed: the log is opened again".to_owned(),
+                nothing_written: false,
+            },
         }
     }
 }
@@ -106,21 +108,22 @@ impl Ledger for StoreLedger {
                 OpenError::Journal(
                     error @ (JournalError::Gap { .. }
                     | JournalError::Behind { .. }
+                    | JournalError::Length { .. }
                     | JournalError::Foreign { .. }),
                 ) => LedgerError::Damaged { what: error.to_string() },
                 OpenError::Empty { path } | OpenError::NotAStore { path } => {
                     LedgerError::Damaged { what: format!("{} is not what it was", path.display()) }
                 }
-                OpenError::Absent { .. }
+                ref error @ (OpenError::Absent { .. }
                 | OpenError::Unfinished { .. }
                 | OpenError::NewerFormat { .. }
                 | OpenError::Held { .. }
                 | OpenError::Disk(_)
                 | OpenError::Journal(JournalError::Open(_) | JournalError::Io { .. })
-                | OpenError::Io { .. } => {
+                | OpenError::Io { .. }) => {
                     let full = self.writer.free_bytes().filter(|free| *free < FULL_BELOW);
                     let code = full.map_or_else(
-                        || "reopen-failed".to_owned(),
+                        || format!("reopen-failed: {}", root_cause(error)),
                         |free| {
                             format!("disk-full: {free} bytes are free, and the log cannot be opened again")
                         },
@@ -146,5 +149,28 @@ impl Ledger for StoreLedger {
             }
             TypesError::Read(error) => error.to_string(),
         })
+    }
+}
+
+/// Returns what an error comes from in the end: what the system said, where it said something. No word of any event
+/// gets into an error of the store.
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_said_is_what_people_are_told() {
+        let system = std::io::Error::from_raw_os_error(27);
+        let error =
+            WriteError::Failed(Box::new(OpenError::Io { path: "log.redb".into(), source: Box::new(system) }));
+        assert_eq!(root_cause(&error), "File too large (os error 27)");
     }
 }

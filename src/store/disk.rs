@@ -111,6 +111,25 @@ pub trait Disk: Debug + Send + Sync {
     /// Says what stands there instead, or why it cannot be opened.
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError>;
 
+    /// Opens a file that exists, to read it and nothing else: it may be one that cannot be written any more.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    fn open_to_read(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        self.open(name)
+    }
+
+    /// Opens a file that exists, for what is asked.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    fn open_for(&self, access: Access, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        match access {
+            Access::Write => self.open(name),
+            Access::Read => self.open_to_read(name),
+        }
+    }
+
     /// Creates an empty file under a name that is free.
     ///
     /// # Errors
@@ -362,6 +381,10 @@ fn no_follow() -> i32 {
 impl Disk for RealDisk {
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         Ok(Box::new(RealFile(open_file(&self.path(name), self.access)?)))
+    }
+
+    fn open_to_read(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        Ok(Box::new(RealFile(open_file(&self.path(name), Access::Read)?)))
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::disk::{Disk, DiskError, DiskFile};
+use crate::disk::{Access, Disk, DiskError, DiskFile};
 
 pub(crate) use frame::Frame;
 use frame::{HEADER_BYTES, Salt, padded};
@@ -51,6 +51,16 @@ pub enum JournalError {
         /// The system's answer.
         #[source]
         source: io::Error,
+    },
+    /// A journal file is not as long as it was made: what stood in the missing part is gone.
+    #[error("the journal file `{path}` has {found} bytes and was made with {made}")]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// How long it is.
+        found: u64,
+        /// How long it was made, or how long the other one is.
+        made: u64,
     },
     /// A frame is bad although a later one is good: acknowledged commits between them are gone.
     #[error(
@@ -126,10 +136,9 @@ impl Scanned {
         Ok((self.journal, self.replay.into_iter().map(Found::into_body).collect()))
     }
 
-    /// Returns where the journal ends and, in order, the bodies the log still lacks, to look at them alone.
-    pub(crate) fn into_bodies(self) -> (Mark, Vec<Vec<u8>>) {
-        let end = self.journal.end();
-        (end, self.replay.into_iter().map(Found::into_body).collect())
+    /// Returns the journal as it stands and, in order, the bodies the log still lacks, to look at them alone.
+    pub(crate) fn into_bodies(self) -> (Journal, Vec<Vec<u8>>) {
+        (self.journal, self.replay.into_iter().map(Found::into_body).collect())
     }
 
     fn settle(&self) -> Result<(), JournalError> {
@@ -186,15 +195,28 @@ impl Journal {
     }
 
     /// Reads the files and decides, without changing a byte, whether they explain a log carried to `applied`.
-    pub(crate) fn scan(disk: &dyn Disk, mark: &[u8; 16], applied: Mark) -> Result<Scanned, JournalError> {
+    /// `length` is what the files were made with, if the log knows it: one of another length has lost frames, or was
+    /// never ours, and they are equally long in any case.
+    pub(crate) fn scan(
+        disk: &dyn Disk,
+        access: Access,
+        mark: &[u8; 16],
+        applied: Mark,
+        length: Option<u64>,
+    ) -> Result<Scanned, JournalError> {
+        let mut length = length;
         let salt = Salt::new(mark);
         let mut files = Vec::new();
         let mut found = Vec::new();
         for (index, name) in file_names().iter().enumerate() {
             let path = disk.path(name);
             let fail = |source| JournalError::Io { path: path.clone(), source };
-            let file = disk.open(name)?;
+            let file = disk.open_for(access, name)?;
             let bytes = file.len().map_err(fail)?;
+            let made = *length.get_or_insert(bytes);
+            if bytes != made {
+                return Err(JournalError::Length { path, found: bytes, made });
+            }
             let mut content = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
             file.read_at(0, &mut content).map_err(fail)?;
             let frames = scan::frames(index, &content, &salt, applied.offset);
@@ -215,6 +237,11 @@ impl Journal {
             failed: false,
         };
         Ok(Scanned { journal, replay: chain.replay, applied })
+    }
+
+    /// Returns how long each file is.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.files[0].bytes
     }
 
     /// Returns the point up to which everything is durable in the journal or behind it.

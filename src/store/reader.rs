@@ -31,7 +31,7 @@ use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeName, Type
 use crate::codec::be64;
 use crate::names::NameKind;
 use crate::record::{self, Facts};
-use crate::rows::{At, Pair, RowError};
+use crate::rows::{At, Pair, RowError, unless_panicking};
 use crate::store::{COPIED, Shared};
 use crate::tables::{Table, bucket, idempotency_key, key, short_id};
 use crate::writer::Head;
@@ -66,6 +66,9 @@ pub struct Heads {
     /// All sources, by name.
     pub sources: Vec<SourceHead>,
 }
+
+/// What is said of a page that made redb panic: it says no more.
+const PAGE: &str = "a page of log.redb that redb cannot read";
 
 /// Reads the log; see the module's page.
 #[derive(Clone, Debug)]
@@ -231,7 +234,11 @@ impl Reader {
     pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> Result<T, RowError>) -> Result<T, RowError> {
         let database = self.shared.database()?;
         let tx = database.begin_read().map_err(RowError::storage)?;
-        look(&View { tx, shared: &self.shared, damage: self.damage, links: Links::default() })
+        // A page that redb cannot read is damage like any other, and not the end of whoever looks at it.
+        let looked = unless_panicking(|| {
+            look(&View { tx, shared: &self.shared, damage: self.damage, links: Links::default() })
+        });
+        looked.unwrap_or_else(|| Err(RowError::Damaged { place: PAGE.to_owned() }))
     }
 
     /// Returns the mark that the store was made with; it identifies the store, and never changes.

@@ -298,9 +298,9 @@ impl Writer {
             tx.set_durability(Durability::None)?;
             Ok(tx.commit()?)
         });
-        if shown.is_err() {
+        if let Err(error) = shown {
             self.failed = true;
-            tracing::warn!("log.commit_after_sync_failed");
+            tracing::warn!(%error, "log.commit_after_sync_failed");
         }
         Ok(verdicts)
     }

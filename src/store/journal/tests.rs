@@ -16,7 +16,7 @@ fn fresh() -> SimDisk {
 }
 
 fn open(disk: &SimDisk, applied: Mark) -> Result<(Journal, Vec<Vec<u8>>), JournalError> {
-    Journal::scan(disk, &MARK, applied)?.open()
+    Journal::scan(disk, Access::Write, &MARK, applied, None)?.open()
 }
 
 fn append(journal: &mut Journal, body: &[u8]) -> io::Result<Mark> {
@@ -103,7 +103,7 @@ fn files_of_another_store_are_not_taken_for_ours() {
     assert!(matches!(open(&disk, other), Err(JournalError::Foreign { .. })));
     let other = Mark { crc: marks[2].crc ^ 1, ..marks[2] };
     assert!(matches!(open(&disk, other), Err(JournalError::Foreign { .. })));
-    let salted = Journal::scan(&disk, &[8; 16], marks[1]);
+    let salted = Journal::scan(&disk, Access::Write, &[8; 16], marks[1], None);
     assert!(matches!(salted, Err(JournalError::Behind { .. })));
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::behind::Behind;
 use crate::codec::{be32, be64};
-use crate::disk::{Disk, DiskError, DiskFile};
+use crate::disk::{Access, Disk, DiskError, DiskFile};
 use crate::journal::{Journal, Mark};
 use crate::names::{NameKind, Names};
 use crate::overlay::Overlay;
@@ -29,6 +29,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The meta key of how far the journal was carried into the log.
 pub(crate) const APPLIED: &[u8] = b"applied";
+
+/// The meta key of how long each journal file was made.
+const JOURNAL: &[u8] = b"journal";
 
 /// Returns the stored form of a mark.
 pub(crate) fn encode_mark(mark: Mark) -> [u8; 12] {
@@ -58,14 +61,14 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
     let path = disk.path(LOG);
     // First without changing anything: what is refused must stay as it was found.
     let scanned = unless_panicking(|| {
-        let database = open_database(disk, options, Overlay::new)?;
+        let database = open_database(disk, Access::Write, options, Overlay::new)?;
         let meta = read_meta(&database, &path)?;
-        Ok::<_, OpenError>(Journal::scan(disk, &meta.mark, meta.applied)?)
+        Ok::<_, OpenError>(Journal::scan(disk, Access::Write, &meta.mark, meta.applied, meta.journal)?)
     });
     let scanned = scanned.ok_or_else(|| panicked(&path))??;
     // The file that is opened in the end is the last one that was tried.
     let last = RefCell::new(None);
-    let database = open_database(disk, options, |file| {
+    let database = open_database(disk, Access::Write, options, |file| {
         let behind = Behind::new(file);
         last.replace(Some(behind.clone()));
         Ok(behind)
@@ -78,7 +81,7 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
     }
     let (mut journal, bodies) = scanned.open()?;
     let incarnation = meta.incarnation + 1;
-    carry(&database, journal.end(), &bodies, incarnation).map_err(|error| not_carried(&path, error))?;
+    carry(&database, &journal, &bodies, incarnation).map_err(|error| not_carried(&path, error))?;
     journal.checkpointed(journal.end().offset);
     if remove_remains(disk).is_err() {
         // They take room and are in nobody's way.
@@ -101,11 +104,13 @@ pub(super) fn read_log(disk: &dyn Disk, options: Options) -> Result<(Database, [
     check_presence(disk)?;
     let path = disk.path(LOG);
     let opened = unless_panicking(|| {
-        let database = open_database(disk, options, Overlay::to_read)?;
+        let database = open_database(disk, Access::Read, options, Overlay::to_read)?;
         let meta = read_meta(&database, &path)?;
-        let (end, bodies) = Journal::scan(disk, &meta.mark, meta.applied)?.into_bodies();
+        let scanned = Journal::scan(disk, Access::Read, &meta.mark, meta.applied, meta.journal)?;
+        let (journal, bodies) = scanned.into_bodies();
         if !bodies.is_empty() {
-            carry(&database, end, &bodies, meta.incarnation).map_err(|error| not_carried(&path, error))?;
+            carry(&database, &journal, &bodies, meta.incarnation)
+                .map_err(|error| not_carried(&path, error))?;
         }
         Ok((database, meta.mark))
     });
@@ -134,7 +139,7 @@ fn not_carried(path: &Path, error: ReplayError) -> OpenError {
 fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
     const LONGEST: u64 = 256;
     let path = disk.path(FORMAT_FILE);
-    let file = match disk.open(FORMAT_FILE) {
+    let file = match disk.open_to_read(FORMAT_FILE) {
         Ok(file) => file,
         Err(DiskError::Missing { .. }) => return Err(OpenError::NotAStore { path: disk.path(LOG) }),
         Err(error) => return Err(error.into()),
@@ -158,13 +163,14 @@ fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
 
 fn open_database<B: redb::StorageBackend>(
     disk: &dyn Disk,
+    access: Access,
     options: Options,
     backend: impl Fn(Box<dyn DiskFile>) -> io::Result<B>,
 ) -> Result<Database, OpenError> {
     let path = disk.path(LOG);
     let give_up = Instant::now() + options.wait_for_lock;
     loop {
-        let file = match disk.open(LOG) {
+        let file = match disk.open_for(access, LOG) {
             Ok(file) => file,
             Err(DiskError::Missing { .. }) => {
                 return Err(OpenError::Damaged { path, what: "the log itself is missing".to_owned() });
@@ -218,6 +224,8 @@ pub(crate) struct Meta {
     pub(crate) mark: [u8; 16],
     pub(crate) applied: Mark,
     pub(crate) incarnation: u64,
+    /// How long the journal files were made; an earlier version of this program did not say so.
+    pub(crate) journal: Option<u64>,
 }
 
 /// Reads the meta rows; a log without them is damaged, never empty.
@@ -231,10 +239,11 @@ pub(crate) fn read_meta(database: &Database, path: &Path) -> Result<Meta, OpenEr
     };
     let tx = database.begin_read().map_err(|error| storage(error.into()))?;
     let meta = tx.open_table(Table::Meta.definition()).map_err(|error| storage(error.into()))?;
-    let get = |key: &[u8]| -> Result<Vec<u8>, OpenError> {
+    let find = |key: &[u8]| -> Result<Option<Vec<u8>>, OpenError> {
         let found = meta.get(key).map_err(|error| storage(error.into()))?;
-        found.map(|value| value.value().to_vec()).ok_or_else(|| damaged("a meta row is missing"))
+        Ok(found.map(|value| value.value().to_vec()))
     };
+    let get = |key: &[u8]| find(key)?.ok_or_else(|| damaged("a meta row is missing"));
     let format = be64(&get(b"format")?).map_err(|_| damaged("its format is not a number"))?;
     if format > u64::from(FORMAT) {
         let found = u16::try_from(format).unwrap_or(u16::MAX);
@@ -244,11 +253,20 @@ pub(crate) fn read_meta(database: &Database, path: &Path) -> Result<Meta, OpenEr
         mark: get(b"mark")?.try_into().map_err(|_| damaged("its mark has the wrong length"))?,
         applied: decode_mark(&get(APPLIED)?).ok_or_else(|| damaged("the carried offset is malformed"))?,
         incarnation: be64(&get(b"incarnation")?).map_err(|_| damaged("its incarnation is not a number"))?,
+        journal: find(JOURNAL)?
+            .map(|bytes| be64(&bytes))
+            .transpose()
+            .map_err(|_| damaged("its journal's length is not a number"))?,
     })
 }
 
 /// Replays journal frames and makes the result durable in redb, so that the journal starts free.
-fn carry(database: &Database, end: Mark, bodies: &[Vec<u8>], incarnation: u64) -> Result<(), ReplayError> {
+fn carry(
+    database: &Database,
+    journal: &Journal,
+    bodies: &[Vec<u8>],
+    incarnation: u64,
+) -> Result<(), ReplayError> {
     let mut tx = database.begin_write().map_err(RowError::storage)?;
     tx.set_quick_repair(true);
     add_tables(&tx)?;
@@ -257,7 +275,8 @@ fn carry(database: &Database, end: Mark, bodies: &[Vec<u8>], incarnation: u64) -
         tables.replay(body)?;
     }
     tables.put(Table::Meta, b"incarnation", &incarnation.to_be_bytes())?;
-    tables.put(Table::Meta, APPLIED, &encode_mark(end))?;
+    tables.put(Table::Meta, APPLIED, &encode_mark(journal.end()))?;
+    tables.put(Table::Meta, JOURNAL, &journal.file_bytes().to_be_bytes())?;
     drop(tables);
     tx.commit().map_err(RowError::storage)?;
     Ok(())

@@ -252,3 +252,11 @@ fn what_a_person_passed_as_damaged_was_not_passed_over_whatever_becomes_of_it() 
         "without a record it was passed over"
     );
 }
+
+#[test]
+fn a_page_that_makes_redb_panic_is_damage_to_whoever_looks() {
+    let (_disk, store) = fresh();
+    let looked = store.reader.view(|_| -> Result<(), RowError> { panic!("a page is not what it says") });
+    assert!(matches!(looked, Err(RowError::Damaged { .. })), "{looked:?}");
+    assert_eq!(store.reader.last_position().unwrap(), 0, "the next look is like any other");
+}

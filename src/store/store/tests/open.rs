@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::*;
-use crate::disk::DiskError;
+use crate::disk::{DiskError, DiskFile};
 use crate::sim::{Fault, Loss};
-use crate::{CreateError, Presence};
+use crate::{CreateError, JournalError, Presence, WriteError};
 
 fn real() -> (tempfile::TempDir, std::path::PathBuf) {
     let root = tempfile::tempdir().unwrap();
@@ -150,6 +150,109 @@ fn a_missing_or_foreign_journal_is_damage() {
     assert!(matches!(refused(&directory), OpenError::Journal(_)));
     fs::write(&journal, good).unwrap();
     Store::open(&directory, options()).unwrap();
+}
+
+#[test]
+fn a_journal_that_is_not_as_long_as_it_was_made_is_damage() {
+    let (_root, directory) = real();
+    let files = ["journal.0", "journal.1"].map(|name| directory.join(name));
+    let good = files.each_ref().map(|file| fs::read(file).unwrap());
+    let length = good[0].len();
+    let is_told = |found: usize| {
+        let looked = Store::open_to_read(&directory, options()).unwrap_err();
+        for error in [refused(&directory), looked] {
+            let told = matches!(error, OpenError::Journal(JournalError::Length { found: n, made, .. })
+                if n == found as u64 && made == length as u64);
+            assert!(told, "{error:?}");
+        }
+    };
+    let of_length = |good: &[u8], length: usize| {
+        let mut other = good.to_vec();
+        other.resize(length, 0);
+        other
+    };
+    for found in [0, 100, length / 2, length - 1, length + 1, 2 * length] {
+        for (file, good) in files.iter().zip(&good) {
+            fs::write(file, of_length(good, found)).unwrap();
+            is_told(found);
+            fs::write(file, good).unwrap();
+        }
+    }
+    // Also where both are alike: the log knows it.
+    files.iter().zip(&good).for_each(|(file, good)| fs::write(file, of_length(good, length / 2)).unwrap());
+    is_told(length / 2);
+    files.iter().zip(&good).for_each(|(file, good)| fs::write(file, good).unwrap());
+    Store::open(&directory, options()).unwrap();
+}
+
+/// A disk whose files can no longer be opened to be written, once that is said.
+#[derive(Debug)]
+struct TurnsReadOnly {
+    disk: SimDisk,
+    turned: std::sync::atomic::AtomicBool,
+}
+
+impl Disk for TurnsReadOnly {
+    fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        if self.turned.load(std::sync::atomic::Ordering::Relaxed) {
+            let source = std::io::ErrorKind::ReadOnlyFilesystem.into();
+            return Err(DiskError::Io { path: self.disk.path(name), source });
+        }
+        self.disk.open(name)
+    }
+
+    fn open_to_read(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        self.disk.open(name)
+    }
+
+    fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        self.disk.create(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.remove(name)
+    }
+
+    fn names(&self) -> Result<Vec<String>, DiskError> {
+        self.disk.names()
+    }
+
+    fn sync_names(&self) -> Result<(), DiskError> {
+        self.disk.sync_names()
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.disk.path(name)
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.disk.free_bytes()
+    }
+}
+
+#[test]
+fn a_log_whose_disk_turned_read_only_is_read_on_until_it_can_be_written_again() {
+    let disk = Arc::new(TurnsReadOnly { disk: disk(), turned: false.into() });
+    let mut store = Store::open_on(disk.clone(), options()).unwrap();
+    store.writer.set_types(REGISTRY.hashes()).unwrap();
+    committed(&mut store, &append(vec![note("a", "1")]));
+    disk.turned.store(true, std::sync::atomic::Ordering::Relaxed);
+    disk.disk.plan(disk.disk.operations(), Fault::Fail);
+    store.writer.apply(&[append(vec![note("b", "2")])], at(2)).unwrap_err();
+    for _ in 0..3 {
+        let error = store.writer.reopen().unwrap_err();
+        assert!(matches!(error, OpenError::Disk(DiskError::Io { .. })), "{error:?}");
+        assert_eq!(store.reader.last_position().unwrap(), 1, "reading goes on");
+        assert!(matches!(store.writer.apply::<Commit>(&[], at(2)), Err(WriteError::MustReopen)));
+    }
+    disk.turned.store(false, std::sync::atomic::Ordering::Relaxed);
+    store.writer.reopen().unwrap();
+    committed(&mut store, &append(vec![note("b", "2")]));
+    assert_eq!(store.reader.last_position().unwrap(), 2);
 }
 
 #[test]
