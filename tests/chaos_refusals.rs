@@ -337,6 +337,10 @@ fn on_a_disk_that_fills_up() {
     let status = world.thought(&["status", "--json"]);
     assert!(status.stdout.contains("disk-full"), "{}", status.stdout);
     assert_eq!(world.append("small", &text).code, 4, "it stays refused");
+    // A look that finds what cannot be kept says so, and does not wait for room.
+    std::fs::write(world.notes.join("found.md"), &text).unwrap();
+    let looked = world.thought(&["source", "look", "filesystem:notes"]).expect(4);
+    assert!(looked.stderr.contains("[log.write]"), "{}", looked.stderr);
     // Room that comes back is used without a restart.
     std::fs::remove_file(&ballast).unwrap();
     world.until(&["status", "--json"], |answer| !answer.stdout.contains("disk-full"));
