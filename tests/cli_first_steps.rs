@@ -278,3 +278,72 @@ fn a_program_is_told_that_nothing_is_wrong_and_that_nothing_changed() {
     let changes = world.thought(&["declaration", "diff", "document-links", "--json"]).expect(0).json();
     assert_eq!(changes["changes"], serde_json::json!([]));
 }
+
+#[test]
+fn every_mistake_of_every_file_is_listed_or_counted() {
+    let world = World::with_config();
+    let dir = world.config.join("declarations");
+    let keys: String = (0..500).map(|number| format!("wibble{number}: 1\n")).collect();
+    std::fs::write(dir.join("document-links.yaml"), keys).unwrap();
+    std::fs::write(dir.join("document-tasks.yaml"), "retry: { max: -1, first: 5 }\npolicy: { tools: [a] }\n")
+        .unwrap();
+    let of = |problems: &[serde_json::Value], file: &str| -> Vec<serde_json::Value> {
+        let of = |problem: &&serde_json::Value| problem["file"].as_str().unwrap().ends_with(file);
+        problems.iter().filter(of).cloned().collect()
+    };
+    let problems = world.thought(&["declaration", "check", "--json"]).expect(2).lines();
+    let (long, short) = (of(&problems, "document-links.yaml"), of(&problems, "document-tasks.yaml"));
+    let more: u64 = long.iter().filter_map(|problem| problem["more"].as_u64()).sum();
+    let rest = long.iter().find(|problem| problem["code"] == "yaml.more-problems").unwrap();
+    let missing = 7;
+    assert_eq!(long.len() as u64 - 1 + more, 500 + missing, "{rest}");
+    assert!(rest["message"].as_str().unwrap().contains(&format!("{more} more problems")), "{rest}");
+    let all = long.len() as u64 - 1 + more + short.len() as u64;
+    let text = world.thought(&["declaration", "check"]).expect(2).stdout;
+    assert!(text.ends_with(&format!("\n{all} problems, {more} of them not listed\n")), "{text}");
+    // Each has a way out, and what is suggested would be taken.
+    for problem in &problems {
+        assert!(problem["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{problem}");
+    }
+    let hint = |text: &str| {
+        let found = short.iter().find(|problem| problem["text"] == text).unwrap();
+        found["hint"].as_str().unwrap().to_owned()
+    };
+    assert!(!hint("-1").contains("-1s") && hint("-1").contains("from `"), "{}", hint("-1"));
+    assert_eq!(
+        (hint("5").as_str(), hint("a").as_str()),
+        ("add a unit, such as `5s`", "write `[]`, or remove the key")
+    );
+}
+
+#[test]
+fn a_source_that_nothing_is_known_of_is_advice() {
+    let world = World::with_config();
+    let file = world.config.join("declarations/document-links.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let listening = |sources: &str| {
+        let at = text.find("subscribe:").unwrap();
+        let (before, after) = text.split_at(at);
+        let after = after.replacen("  kinds: [filesystem]", &format!("  sources: [{sources}]"), 1);
+        assert!(after.contains(sources), "{text}");
+        std::fs::write(&file, format!("{before}{after}")).unwrap();
+    };
+    listening("filesystem:nots");
+    let told = world.thought(&["declaration", "check"]).expect(6).stdout;
+    assert!(told.contains("declarations/document-links.yaml:") && told.contains("^^^^^^^^^^^^^^^"), "{told}");
+    assert!(told.contains("did you mean `filesystem:notes`?") && told.contains("nothing is wrong"), "{told}");
+    let advice = world.thought(&["declaration", "check", "--json"]).expect(6).json()["advice"][0].clone();
+    assert!(advice["text"] == "filesystem:nots" && advice["suggestion"] == "filesystem:notes", "{advice}");
+    assert!(advice["line"].as_u64() > Some(1) && advice["column"].as_u64() > Some(1), "{advice}");
+    // A source that people write to by hand comes into being with its first event; one that is in the log is there.
+    listening("notes:kitchen");
+    world.thought(&["declaration", "check"]).expect(0);
+    world.append("k", "x").expect(0);
+    let known = world.thought(&["source", "list", "--json"]).expect(0).lines()[0]["source"].clone();
+    let known = known.as_str().unwrap();
+    listening(known);
+    world.thought(&["declaration", "check"]).expect(0);
+    listening(&format!("{known}s"));
+    let told = world.thought(&["declaration", "check"]).expect(6).stdout;
+    assert!(told.contains(&format!("did you mean `{known}`?")), "{told}");
+}

@@ -363,7 +363,7 @@ fn a_folder_is_in_one_state_at_a_time_over_starts_and_the_check_names_the_line()
     let data = world.data.display().to_string();
     let states = [
         (world.base().display().to_string(), "root-overlaps-data", 2),
-        (format!("{data}/below"), "root-missing", 0),
+        (format!("{data}/below"), "root-missing", 6),
         (format!("{}/~/notes", world.base().display()), "root-missing", 2),
         (file.display().to_string(), "root-not-a-directory", 2),
     ];

@@ -30,6 +30,7 @@ mod loops;
 mod model;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 pub use catalog::{Catalog, FieldKind, PromotedField, ProviderInfo, TransformInfo};
 pub use identity::{Change, bump, check_registered, diff};
@@ -37,6 +38,7 @@ pub use load::{PROMPT_BYTES_MAX, Prompts, load_all, schema};
 pub use model::{
     Conversation, DocumentRecipe, DocumentSubscription, ModelRunner, Strategy as ContextStrategy,
 };
+pub use unheard::unheard;
 
 /// Is a checked declaration.
 #[derive(Debug, Clone, PartialEq)]

@@ -23,7 +23,7 @@ mod write;
 
 pub use check::check;
 pub use frontmatter::{Frontmatter, frontmatter};
-pub use problem::{Code, Problem, Source, Span, render_all};
+pub use problem::{Code, Problem, Source, Span, listed, render_all};
 pub use scalar::INTEGER_MAX;
 pub use schema::json_schema;
 pub use shape::{Choice, Form, Key, Need, Shape, duration_ms, duration_text};

@@ -233,8 +233,7 @@ pub fn parse(name: &str, bytes: &[u8], home: Option<&Path>) -> Result<Config, Ve
     if problems.is_empty() {
         return Ok(config);
     }
-    problems.sort_by(|one, other| one.order().cmp(&other.order()));
-    Err(problems)
+    Err(yaml::listed(problems))
 }
 
 /// Reads what has the right shape, and reports what only the whole shows to be wrong.
@@ -334,7 +333,8 @@ impl Reader<'_> {
         let node = lists.flat_map(|list| list.items()).find(|node| node.text() == Some(pattern));
         let span = node.map_or(item.span, |node| node.span);
         let message = format!("this pattern cannot be used: {reason}");
-        self.problems.push(self.source.problem(span, codes::PATTERN, message));
+        let hint = format!("write it like `{}`", PATTERN.example);
+        self.problems.push(self.source.problem(span, codes::PATTERN, message).with_hint(hint));
     }
 }
 

@@ -41,5 +41,7 @@ pub(crate) fn read(files: &Files) -> Result<Result<Registry, Vec<Problem>>, Fail
 }
 
 fn problem(error: &CustomError) -> Problem {
-    Problem::of_file(&format!("schemas/{}", error.file), SCHEMA, error.problem.clone())
+    Problem::of_file(&format!("schemas/{}", error.file), SCHEMA, error.problem.clone()).with_hint(
+        "a file TYPE@VERSION.json holds the JSON Schema of one type's payload; mend it, or move it away",
+    )
 }

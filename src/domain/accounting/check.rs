@@ -37,6 +37,25 @@ pub struct Fault {
     pub message: String,
 }
 
+impl Fault {
+    /// Says what to do about it.
+    #[must_use]
+    pub fn way_out(&self) -> String {
+        match self.place {
+            Place::Limits => format!("declare 1 to {LIMITS_MAX} limits"),
+            Place::Reserve(dimension) => format!("write a number from 1 to {}", dimension.most_at_once()),
+            Place::Lease => {
+                format!("write a length above the runner's, and of at most {}", duration_text(LEASE_MS_MAX))
+            }
+            Place::Window(_) => "give each limit a window of its own".to_owned(),
+            Place::Limit(_) => "add what it limits, such as `calls: 10`".to_owned(),
+            Place::Most(_, dimension) => {
+                format!("reserve {dimension} too, and let the limit admit at least one reservation")
+            }
+        }
+    }
+}
+
 impl Policy {
     /// Returns every fault of the policy, for a runner that may take `timeout_ms`.
     #[must_use]

@@ -10,6 +10,10 @@ pub const NO_REASON: Code = Code::new("declaration.no-reason");
 pub const DUPLICATE_ID: Code = Code::new("declaration.duplicate-id");
 /// Neither a source nor a kind is named.
 pub const NO_SOURCE: Code = Code::new("declaration.no-source");
+/// A source that is neither configured nor in the log; advice.
+pub const UNKNOWN_SOURCE: Code = Code::new("declaration.unknown-source");
+/// A kind of which there is no source; advice.
+pub const UNKNOWN_KIND: Code = Code::new("declaration.unknown-kind");
 /// A type that is not registered.
 pub const UNKNOWN_TYPE: Code = Code::new("declaration.unknown-type");
 /// A family without a registered type.

@@ -169,7 +169,8 @@ impl Compiler<'_> {
         let not_built =
             NOT_BUILT_TYPES.iter().find(|(prefix, _, _)| dotted.starts_with(&format!("{prefix}.")));
         if let Some((_, code, why)) = not_built {
-            self.problems.push(self.source.problem(span, *code, *why));
+            let hint = "remove it: nothing writes such events yet";
+            self.refuse(span, *code, *why, hint);
             return;
         }
         let problem = match pattern {
@@ -188,7 +189,9 @@ impl Compiler<'_> {
                     codes::UNKNOWN_FAMILY,
                     "no registered type lies in this family",
                 );
-                problem.with_suggestion(near)
+                let problem = problem.with_suggestion(near);
+                problem
+                    .with_hint("write the beginning of registered types and `.*`: `stream.thought.source.*`")
             }
         };
         self.problems.push(problem);
@@ -208,7 +211,7 @@ impl Compiler<'_> {
         for item in sources.into_iter().chain(kinds).flat_map(Node::items).take(2 * NAMES_MAX) {
             let kind = item.text().map(|text| text.split(':').next().unwrap_or_default());
             if let Some((_, code, why)) = NOT_BUILT_KINDS.iter().find(|(name, _, _)| Some(*name) == kind) {
-                self.problems.push(self.source.problem(item.span, *code, *why));
+                self.refuse(item.span, *code, *why, "remove it: there is no such source yet");
             }
         }
         let source = |item: &Node| item.text().and_then(|text| SourceId::parse(text).ok());

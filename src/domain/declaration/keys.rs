@@ -294,16 +294,13 @@ static POLICY: [Key; 3] = [
     Key::optional(
         "tools",
         "evidence tools; none are built yet, so the list is empty",
-        Shape::NoItems(
-            codes::NOT_BUILT_EVIDENCE_TOOLS,
-            "evidence tools are not built yet: write `tools: []`",
-        ),
+        Shape::NoItems(codes::NOT_BUILT_EVIDENCE_TOOLS, "evidence tools are not built yet"),
     ),
     Key::optional("proposals", "what a conversation may propose to a person", model::PROPOSALS_SHAPE),
     Key::optional(
         "externalActions",
         "whether it may act outside; no consumer may yet",
-        Shape::Off(codes::NOT_BUILT_EXTERNAL_ACTIONS, "no consumer may act outside yet: write `false`"),
+        Shape::Off(codes::NOT_BUILT_EXTERNAL_ACTIONS, "no consumer may act outside yet"),
     ),
 ];
 

@@ -33,44 +33,51 @@ pub fn load_all(
     let mut declarations = BTreeMap::new();
     let mut seen: BTreeMap<ConsumerId, (String, u32)> = BTreeMap::new();
     for (name, bytes) in files {
-        let known = problems.len();
         let reading = yaml::read(name, bytes, Limits::DECLARATION);
-        problems.extend(reading.problems);
-        let Some(root) = reading.root else { continue };
+        let mut found = reading.problems;
+        let Some(root) = reading.root else {
+            problems.extend(yaml::listed(found));
+            continue;
+        };
         if root.value == Yaml::Null {
             let problem = Problem::of_file(name, codes::EMPTY, "the file declares nothing");
+            problems.extend(yaml::listed(found));
             problems.push(problem.with_hint("write a declaration, or remove the file"));
             continue;
         }
-        yaml::check(&reading.source, &root, &DECLARATION, &mut problems);
-        let mut compiler = Compiler { source: &reading.source, catalog, prompts, problems: &mut problems };
+        yaml::check(&reading.source, &root, &DECLARATION, &mut found);
+        let mut compiler = Compiler { source: &reading.source, catalog, prompts, problems: &mut found };
         let declaration = compiler.declaration(&root);
         if let Some((id, span)) = compiler.id(&root) {
             if is_reserved(&id) {
                 let message = "the log keeps something of the service itself under this id";
                 let problem = reading.source.problem(span, codes::RESERVED_ID, message);
-                problems.push(problem.with_hint("give it another id"));
+                found.push(problem.with_hint("give it another id"));
             }
             let first = seen.entry(id).or_insert_with(|| (name.clone(), span.line));
             if first.0 != *name {
                 let message =
                     format!("this id is declared in `{}` already", crate::text::excerpt(&first.0, 255));
                 let problem = reading.source.problem(span, codes::DUPLICATE_ID, message);
-                problems.push(problem.with_hint("give one of the two another id, or remove one"));
+                found.push(problem.with_hint("give one of the two another id, or remove one"));
             }
         }
         match declaration {
-            Some(declaration) if problems.len() == known => {
+            Some(declaration) if found.is_empty() => {
                 declarations.insert(declaration.id().clone(), Arc::new(declaration));
             }
             Some(_) => {}
-            None if problems.len() > known => {}
+            None if !found.is_empty() => {}
             None => {
                 let message =
                     "the declaration was refused without a reason, which is a mistake of this program";
-                problems.push(Problem::of_file(name, codes::NO_REASON, message));
+                let problem = Problem::of_file(name, codes::NO_REASON, message);
+                found.push(
+                    problem.with_hint("report it with this file, and write it in another way meanwhile"),
+                );
             }
         }
+        problems.extend(yaml::listed(found));
     }
     let set = DeclarationSet { declarations: Arc::new(declarations) };
     problems.extend(one_replier(&set));

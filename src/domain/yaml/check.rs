@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::codes;
-use super::problem::{Problem, Source, Span};
+use super::problem::{LISTED_MAX, Problem, Source, Span};
 use super::shape::{Choice, Form, Key, Need, Shape, duration_ms, duration_text};
 use super::spelling::nearest;
 use super::{Entry, Node, Style, Value};
@@ -12,9 +12,6 @@ use super::{Entry, Node, Style, Value};
 pub fn check(source: &Source, node: &Node, shape: &Shape, problems: &mut Vec<Problem>) {
     Checker { source, problems }.value(node, node.span, shape);
 }
-
-/// A map with more unknown keys than this is another kind of file; the rest of them is not listed.
-const UNKNOWN_KEYS_MAX: usize = 25;
 
 struct Checker<'a> {
     source: &'a Source,
@@ -34,15 +31,18 @@ impl Checker<'_> {
             | (Shape::Off(..), Value::Bool(false))
             | (Shape::Scalar, Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(..)) => {}
             (Shape::Off(code, why), Value::Bool(true)) => {
-                self.problems.push(self.source.problem(node.span, *code, *why));
+                let problem = self.source.problem(node.span, *code, *why);
+                self.problems.push(problem.with_hint("write `false`, or remove the key"));
             }
             (Shape::NoItems(code, why), Value::List(items)) => {
                 let refused = items.first().map(|item| self.source.problem(item.span, *code, *why));
-                self.problems.extend(refused);
+                self.problems
+                    .extend(refused.map(|problem| problem.with_hint("write `[]`, or remove the key")));
             }
             (Shape::Integer { min, max }, Value::Integer(value)) => {
                 if value < min || value > max {
-                    self.bounds(node.span, &format!("{value} is not between {min} and {max}"));
+                    let message = format!("{value} is not between {min} and {max}");
+                    self.bounds(node.span, &message, &format!("write a whole number from {min} to {max}"));
                 }
             }
             (Shape::Duration { min_ms, max_ms }, Value::Text(text, _)) => {
@@ -66,26 +66,26 @@ impl Checker<'_> {
         }
         let message = format!("{wanted} is expected here, not {}", node.kind());
         let problem = self.source.problem(node.span, codes::WRONG_KIND, message);
-        self.problems.push(match way_out(node, shape, self.source) {
-            Some(hint) => problem.with_hint(hint),
-            None => problem,
-        });
+        let hint = way_out(node, shape, self.source).unwrap_or_else(|| fitting(shape));
+        self.problems.push(problem.with_hint(hint));
     }
 
-    fn bounds(&mut self, span: Span, message: &str) {
-        self.problems.push(self.source.problem(span, codes::OUT_OF_BOUNDS, message));
+    fn bounds(&mut self, span: Span, message: &str, hint: &str) {
+        self.problems.push(self.source.problem(span, codes::OUT_OF_BOUNDS, message).with_hint(hint));
     }
 
     fn duration(&mut self, span: Span, text: &str, min_ms: u64, max_ms: u64) {
         match duration_ms(text) {
             None => {
                 let problem = self.source.problem(span, codes::BAD_VALUE, "this is not a length of time");
+                let allowed = length_allowed(min_ms, max_ms);
                 self.problems
-                    .push(problem.with_hint("write a whole number and ms, s, m, h or d, such as `2s`"));
+                    .push(problem.with_hint(format!("write a whole number and ms, s, m, h or d: {allowed}")));
             }
             Some(ms) if ms < min_ms || ms > max_ms => {
                 let (min, max) = (duration_text(min_ms), duration_text(max_ms));
-                self.bounds(span, &format!("{text} is not between {min} and {max}"));
+                let hint = format!("write {}", length_allowed(min_ms, max_ms));
+                self.bounds(span, &format!("{text} is not between {min} and {max}"), &hint);
             }
             Some(_) => {}
         }
@@ -97,6 +97,7 @@ impl Checker<'_> {
             self.bounds(
                 span,
                 &format!("{} has at most {} characters, not {units}", form.name, form.units_max),
+                "shorten it",
             );
         } else if !(form.accepts)(text) {
             let message = format!("this is not {}", form.name);
@@ -108,22 +109,16 @@ impl Checker<'_> {
     fn choice(&mut self, span: Span, text: &str, choices: &[Choice]) {
         match choices.iter().find(|choice| choice.word == text) {
             Some(Choice { refused: Some((code, why)), .. }) => {
-                self.problems.push(self.source.problem(span, *code, *why));
+                let problem = self.source.problem(span, *code, *why);
+                self.problems.push(problem.with_hint(words_allowed(choices)));
             }
             Some(_) => {}
             None => {
-                let usable =
-                    || choices.iter().filter(|choice| choice.refused.is_none()).map(|choice| choice.word);
-                let words: Vec<String> = usable().map(|word| format!("`{word}`")).collect();
                 let problem = self
                     .source
                     .problem(span, codes::BAD_VALUE, "this word is not known here")
                     .with_suggestion(nearest(text, choices.iter().map(|choice| choice.word)));
-                self.problems.push(if words.is_empty() {
-                    problem
-                } else {
-                    problem.with_hint(format!("write {}", words.join(" or ")))
-                });
+                self.problems.push(problem.with_hint(words_allowed(choices)));
             }
         }
     }
@@ -134,7 +129,11 @@ impl Checker<'_> {
                 0 => "the list is empty".to_owned(),
                 count => format!("the list has {count} items; at least {min} and at most {max} are read"),
             };
-            self.bounds(node.span, &message);
+            let hint = match min {
+                0 => format!("list at most {max}"),
+                _ => format!("list {min} to {max}, or remove the key if it may be left out"),
+            };
+            self.bounds(node.span, &message, &hint);
         }
         let mut seen = BTreeSet::new();
         // Past the bound nothing more is said: a huge list is one problem.
@@ -153,24 +152,29 @@ impl Checker<'_> {
     fn map(&mut self, place: Span, entries: &[Entry], keys: &[Key]) {
         let mut meant: BTreeSet<&str> = BTreeSet::new();
         let mut unknown = 0;
+        let present: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
         for entry in entries {
             let Some(key) = keys.iter().find(|key| key.name == entry.key) else {
                 unknown += 1;
-                if unknown <= UNKNOWN_KEYS_MAX {
-                    meant.extend(self.unknown_key(entry, entries, keys));
+                // The rest is counted and not listed: nobody needs to know what it might have been.
+                if unknown > LISTED_MAX {
+                    self.problems.push(self.source.problem(entry.key_span, codes::UNKNOWN_KEY, ""));
+                } else {
+                    meant.extend(self.unknown_key(entry, &present, keys));
                 }
                 continue;
             };
             match key.need {
                 Need::Refused(code, why) => {
-                    self.problems.push(self.source.problem(entry.key_span, code, why))
+                    let problem = self.source.problem(entry.key_span, code, why);
+                    self.problems.push(problem.with_hint("remove the key"));
                 }
                 Need::Required | Need::Optional => self.value(&entry.node, entry.key_span, &key.shape),
             }
         }
         for key in keys {
             let required = matches!(key.need, Need::Required);
-            if required && !meant.contains(key.name) && !entries.iter().any(|entry| entry.key == key.name) {
+            if required && !meant.contains(key.name) && !present.contains(key.name) {
                 let message = format!("the key `{}` is missing", key.name);
                 let problem = self.source.problem(place, codes::MISSING_KEY, message);
                 self.problems.push(problem.with_hint(format!("{}: {}", key.name, key.about)));
@@ -179,8 +183,8 @@ impl Checker<'_> {
     }
 
     /// Refuses an unknown key; returns the key that was probably meant.
-    fn unknown_key(&mut self, entry: &Entry, entries: &[Entry], keys: &[Key]) -> Option<&'static str> {
-        let absent = |key: &&Key| !entries.iter().any(|entry| entry.key == key.name);
+    fn unknown_key(&mut self, entry: &Entry, present: &BTreeSet<&str>, keys: &[Key]) -> Option<&'static str> {
+        let absent = |key: &&Key| !present.contains(key.name);
         let known = || keys.iter().filter(|key| key.is_usable());
         let near = nearest(&entry.key, known().filter(absent).map(|key| key.name))
             .or_else(|| nearest(&entry.key, keys.iter().map(|key| key.name)));
@@ -197,7 +201,8 @@ impl Checker<'_> {
 
     fn table(&mut self, place: Span, entries: &[Entry], key: &Form, of: &Shape, max: usize) {
         if entries.len() > max {
-            self.bounds(place, &format!("the map has {} entries; at most {max} are read", entries.len()));
+            let message = format!("the map has {} entries; at most {max} are read", entries.len());
+            self.bounds(place, &message, &format!("keep at most {max}"));
         }
         for entry in entries.iter().take(max) {
             self.form(entry.key_span, &entry.key, key);
@@ -239,6 +244,44 @@ fn wanted(shape: &Shape) -> String {
     }
 }
 
+/// Says which lengths of time are taken.
+fn length_allowed(min_ms: u64, max_ms: u64) -> String {
+    format!("a length of time from `{}` to `{}`", duration_text(min_ms), duration_text(max_ms))
+}
+
+/// Says which words are taken.
+fn words_allowed(choices: &[Choice]) -> String {
+    let usable = choices.iter().filter(|choice| choice.refused.is_none());
+    let words: Vec<String> = usable.map(|choice| format!("`{}`", choice.word)).collect();
+    if words.is_empty() { "remove it".to_owned() } else { format!("write {}", words.join(" or ")) }
+}
+
+/// Says what would fit a shape, whatever stands there.
+fn fitting(shape: &Shape) -> String {
+    match shape {
+        Shape::Bool | Shape::Off(..) => "write `true` or `false`".to_owned(),
+        Shape::Integer { min, max } => format!("write a whole number from {min} to {max}"),
+        Shape::Duration { min_ms, max_ms } => format!("write {}", length_allowed(*min_ms, *max_ms)),
+        Shape::Text(form) => format!("write it like `{}`", form.example),
+        Shape::Choice(choices) => words_allowed(choices),
+        Shape::Scalar => "write one word, number or text".to_owned(),
+        Shape::List { of, .. } => {
+            if let Shape::Text(form) = &**of {
+                format!("write it as a list: [{}]", form.example)
+            } else {
+                "write it as a list, each item on a line of its own behind `- `".to_owned()
+            }
+        }
+        Shape::NoItems(..) => "write `[]`, or remove the key".to_owned(),
+        Shape::Map(keys) => {
+            let names: Vec<&str> = keys.iter().filter(|key| key.is_usable()).map(|key| key.name).collect();
+            format!("write it as a map of: {}", names.join(", "))
+        }
+        Shape::Table { key, .. } => format!("write it as a map, with keys like `{}`", key.example),
+        Shape::Any(shapes) => shapes.first().map_or_else(String::new, fitting),
+    }
+}
+
 /// Says how the value could be written so that it fits.
 fn way_out(node: &Node, shape: &Shape, source: &Source) -> Option<String> {
     let range = node.span.offset..node.span.offset + node.span.length;
@@ -259,7 +302,12 @@ fn way_out(node: &Node, shape: &Shape, source: &Source) -> Option<String> {
         (Shape::Integer { .. }, Value::Text(text, style)) if *style != Style::Plain => {
             text.parse::<i64>().is_ok().then(|| format!("remove the quotes: {text}"))
         }
-        (Shape::Duration { .. }, Value::Integer(value)) => Some(format!("add a unit, such as `{value}s`")),
+        (Shape::Duration { min_ms, max_ms }, Value::Integer(value)) => {
+            // Only what would be taken is suggested: no unit makes a length of a negative number.
+            let units = ["s", "ms", "m", "h", "d"].map(|unit| format!("{value}{unit}"));
+            let fits = |text: &&String| duration_ms(text).is_some_and(|ms| (*min_ms..=*max_ms).contains(&ms));
+            units.iter().find(fits).map(|text| format!("add a unit, such as `{text}`"))
+        }
         (Shape::Bool | Shape::Off(..), _) => Some("write `true` or `false`".to_owned()),
         (Shape::Any(shapes), _) => shapes.iter().find_map(|shape| way_out(node, shape, source)),
         _ => None,

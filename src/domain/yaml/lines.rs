@@ -134,7 +134,10 @@ impl<'a> Reader<'a> {
             self.problems.push(problem);
         } else if self.end > 0 {
             let message = format!("more than {} problems; the rest is not listed", Limits::PROBLEMS_MAX);
-            self.problems.push(Problem { message, code: codes::MORE, hint: None, ..problem });
+            self.problems.push(
+                Problem { message, code: codes::MORE, suggestion: None, hint: None, ..problem }
+                    .with_hint("mend those that are listed, and look again"),
+            );
             self.end = 0;
             self.pos = 0;
         }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::codes;
 use crate::text::{excerpt as excerpt_of, printable};
 
 /// Names a kind of problem for programs and for the manual; it never changes once it has shipped.
@@ -76,6 +77,9 @@ pub struct Problem {
     /// What to do instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// How many more problems this file has that are not listed, where that was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more: Option<usize>,
     /// The line it stands on, cut around the column and escaped, with the caret's place in it.
     #[serde(skip)]
     pub(super) excerpt: Option<Excerpt>,
@@ -102,6 +106,7 @@ impl Problem {
             message: message.into(),
             suggestion: None,
             hint: None,
+            more: None,
             excerpt: None,
         }
     }
@@ -171,12 +176,41 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// Renders problems one after the other, with a count at the end.
+/// So many problems of one file are listed; how many more there are is counted. A page of them is more than anybody
+/// mends in one go, and the answer of a service that is told to reload must hold those of every file.
+pub(super) const LISTED_MAX: usize = 200;
+
+/// Puts all problems of one file into the order of its text, and lists the first of them with the number of the rest.
+#[must_use]
+pub fn listed(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_by(|one, other| one.order().cmp(&other.order()));
+    // That reading stopped is said whatever is left out: what stands behind that place was not looked at.
+    let (stops, mut shown): (Vec<_>, Vec<_>) =
+        problems.into_iter().partition(|problem| problem.code == codes::MORE);
+    let left = shown.split_off(shown.len().min(LISTED_MAX));
+    shown.extend(stops);
+    let count = left.iter().map(|problem| 1 + problem.more.unwrap_or(0)).sum();
+    if let Some(first) = left.into_iter().next() {
+        let noun = if count == 1 { "problem" } else { "problems" };
+        let message = format!("from here on this file has {count} more {noun} that are not listed");
+        let rest = Problem { code: codes::MORE, message, suggestion: None, more: Some(count), ..first };
+        shown.push(rest.with_hint("mend those that are listed, and look again"));
+    }
+    shown
+}
+
+/// Renders problems one after the other, with a count at the end: of all that were found, whether listed or not.
 #[must_use]
 pub fn render_all(problems: &[Problem]) -> String {
     let mut out: String = problems.iter().map(|problem| problem.render() + "\n").collect();
-    let noun = if problems.len() == 1 { "problem" } else { "problems" };
-    writeln!(out, "{} {noun}", problems.len()).expect("writing to a String does not fail");
+    let listed = problems.iter().filter(|problem| problem.code != codes::MORE).count();
+    let left: usize = problems.iter().filter_map(|problem| problem.more).sum();
+    let stopped = problems.iter().any(|problem| problem.code == codes::MORE && problem.more.is_none());
+    let all = listed + left;
+    let (more, noun) =
+        (if stopped { "more than " } else { "" }, if all == 1 { "problem" } else { "problems" });
+    let unlisted = if left == 0 { String::new() } else { format!(", {left} of them not listed") };
+    writeln!(out, "{more}{all} {noun}{unlisted}").expect("writing to a String does not fail");
     out
 }
 
@@ -272,6 +306,7 @@ impl Source {
             message: message.into(),
             suggestion: None,
             hint: None,
+            more: None,
             excerpt: Some(self.excerpt(span)),
         }
     }
@@ -349,6 +384,26 @@ mod tests {
           1 | k: \u{202e}\u{200b}x\u{1b}
             |    ^^^^^^^^
         ");
+    }
+
+    #[test]
+    fn what_is_not_listed_is_counted() {
+        let found = |count: usize| -> Vec<Problem> {
+            let text = "x: 1\n".repeat(count);
+            let source = Source::new("a.yaml", text, 0);
+            (0..count).map(|at| source.problem(source.span(5 * at, 1), CODE, "odd")).collect()
+        };
+        assert_eq!(listed(found(LISTED_MAX)), found(LISTED_MAX));
+        let all = listed(found(LISTED_MAX + 300));
+        assert_eq!((all.len(), all.last().unwrap().more), (LISTED_MAX + 1, Some(300)));
+        assert_eq!(all.last().unwrap().line as usize, LISTED_MAX + 1, "where the rest begins");
+        let text = render_all(&all);
+        assert!(text.ends_with("\n500 problems, 300 of them not listed\n"), "{text}");
+        // Two files that are cut are counted together, and one that was not read to its end is not all there is.
+        let mut both = [listed(found(LISTED_MAX + 1)), listed(found(LISTED_MAX + 2))].concat();
+        assert!(render_all(&both).ends_with("\n403 problems, 3 of them not listed\n"));
+        both.push(Problem { code: codes::MORE, ..both[0].clone() });
+        assert!(render_all(&both).ends_with("\nmore than 403 problems, 3 of them not listed\n"));
     }
 
     #[test]

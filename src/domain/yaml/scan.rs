@@ -91,6 +91,11 @@ fn characters(source: &Source, problems: &mut Vec<Problem>) -> bool {
     if let Some(cr) = previous_cr {
         refuse(cr, 1, codes::CHARACTER, "a carriage return without a line feed".to_owned());
     }
+    let more = found.saturating_sub(REPORTED_MAX);
+    if let Some(last) = problems.last_mut().filter(|_| more > 0) {
+        last.more = Some(more);
+        last.hint = Some(format!("remove it, and {more} more like it below"));
+    }
     found > 0
 }
 
@@ -115,7 +120,8 @@ fn brackets(source: &Source, problems: &mut Vec<Problem>) -> bool {
                 }
                 if open > RAW_BRACKETS_MAX {
                     let message = format!("brackets are open more than {} deep", Limits::FLOW_DEPTH_MAX);
-                    problems.push(source.problem(source.span(passed, 1), codes::TOO_DEEP, message));
+                    let problem = source.problem(source.span(passed, 1), codes::TOO_DEEP, message);
+                    problems.push(problem.with_hint("close the brackets, or remove them"));
                     return true;
                 }
             }
@@ -141,7 +147,8 @@ fn dashes(source: &Source, problems: &mut Vec<Problem>) -> bool {
             count += usize::from(indicator);
             if count > RAW_DASHES_MAX {
                 let message = format!("more than {} lists open on one line", Limits::BLOCK_DEPTH_MAX);
-                problems.push(source.problem(source.span(range.start + at, 1), codes::TOO_DEEP, message));
+                let problem = source.problem(source.span(range.start + at, 1), codes::TOO_DEEP, message);
+                problems.push(problem.with_hint("nest the lists less deep"));
                 return true;
             }
             at += 1;

@@ -1,15 +1,16 @@
 //! `thought declaration`: what the declarations say, what is wrong with them, and the next version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thoughtstream_domain::commit::Registered;
-use thoughtstream_domain::declaration::{Declaration, DeclarationSet, bump, check_registered, diff};
+use thoughtstream_domain::declaration::{Declaration, DeclarationSet, bump, check_registered, diff, unheard};
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::{ConsumerId, ConsumerKey};
+use thoughtstream_domain::id::{ConsumerId, ConsumerKey, SourceId};
 use thoughtstream_domain::yaml::{self, Problem, render_all};
 use thoughtstream_effects::atomic;
 
@@ -19,6 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::{LoadFailure, Loaded, configured, declarations, declares, load};
 use crate::out::Out;
+use crate::query::sources::SourceRow;
 use crate::render::{Rows, count, line};
 use crate::roots;
 use crate::session::Session;
@@ -68,7 +70,9 @@ fn check(session: &Session, out: &mut Out) -> Result<Exit, Failure> {
             let folders = roots::look(&loaded.config, &session.places.data);
             problems.extend(folders.wrong);
             if problems.is_empty() {
-                return sound(&loaded, &folders.advice, session, out);
+                let mut advice = folders.advice;
+                advice.extend(unheard(&declarations(&session.places)?, &known(&loaded, session)?));
+                return sound(&loaded, &advice, session, out);
             }
             problems
         }
@@ -106,7 +110,18 @@ fn sound(loaded: &Loaded, advice: &[Problem], session: &Session, out: &mut Out) 
         }
         out.line(&format!("nothing is wrong: {all} ({enabled} enabled), watching {folders}"))?;
     }
-    Ok(Exit::Done)
+    Ok(if advice.is_empty() { Exit::Done } else { Exit::Advice })
+}
+
+/// Returns every source that something is known of: what is configured or declared to write, and what the log has.
+fn known(loaded: &Loaded, session: &Session) -> Result<BTreeSet<SourceId>, Failure> {
+    let mut known = BTreeSet::from([SourceId::supervision(), SourceId::decisions()]);
+    known.extend(loaded.config.folders.iter().map(|folder| folder.source.clone()));
+    known.extend(loaded.config.bots.iter().map(|bot| bot.source.clone()));
+    known.extend(loaded.set.iter().map(|declaration| SourceId::agent(declaration.id())));
+    let rows: Option<Vec<SourceRow>> = of_log(session, Ask::Sources)?;
+    known.extend(rows.into_iter().flatten().map(|row| row.source));
+    Ok(known)
 }
 
 /// Shows problems: one JSON object a line, or each with its place in the text.
@@ -119,11 +134,16 @@ fn report(problems: &[Problem], session: &Session, out: &mut Out) -> Result<(), 
 
 /// Returns what was registered before; nothing if there is no log yet.
 fn registered(session: &Session) -> Result<Option<Vec<Registered>>, Failure> {
+    of_log(session, Ask::Registered)
+}
+
+/// Asks the log; nothing if there is none yet.
+fn of_log<T: DeserializeOwned>(session: &Session, ask: Ask) -> Result<Option<Vec<T>>, Failure> {
     if session.places.data.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
         return Ok(None);
     }
     let mut gather = Gather::default();
-    match asking::ask(session, Ask::Registered, &mut gather) {
+    match asking::ask(session, ask, &mut gather) {
         Ok(_) => gather.0.into_iter().map(read).collect::<Result<_, _>>().map(Some),
         Err(failure) if failure.code == asking::ABSENT => Ok(None),
         Err(failure) => Err(failure),

@@ -56,8 +56,7 @@ pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Script, Vec<Problem>> {
     if problems.is_empty() {
         return Ok(script);
     }
-    problems.sort_by(|one, other| one.order().cmp(&other.order()));
-    Err(problems)
+    Err(yaml::listed(problems))
 }
 
 /// Reads what has the right shape, and reports what only the whole shows to be wrong.

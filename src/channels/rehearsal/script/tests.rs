@@ -183,6 +183,7 @@ fn what_is_wrong_with_a_provider_is_reported_at_its_place() {
     script.yaml:7:33: 0 is not between 1 and 9007199254740991 [shape.out-of-bounds]
       7 |     - when: { contians: x, nth: 0 }
         |                                 ^
+      write a whole number from 1 to 9007199254740991
     script.yaml:8:15: nothing says what is answered [script.one-of]
       8 |       answer: { usage: none }
         |               ^^^^^^^^^^^^^^^
@@ -280,6 +281,7 @@ fn nothing_but_a_script_is_one() {
     script.yaml:1:1: a map is expected here, not a list [shape.wrong-kind]
       1 | - a
         | ^
+      write it as a map of: provider, telegram
     "##);
     insta::assert_snapshot!(problems("provider: &a {}\n"), @r##"
     script.yaml:1:11: an anchor is not read [yaml.anchor]

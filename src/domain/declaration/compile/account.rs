@@ -32,7 +32,7 @@ impl Compiler<'_> {
         let faults = policy.check(timeout_ms);
         for fault in &faults {
             let problem = self.source.problem(place(node, fault.place), fault.code, fault.message.clone());
-            self.problems.push(problem);
+            self.problems.push(problem.with_hint(fault.way_out()));
         }
         faults.is_empty().then_some(policy)
     }
