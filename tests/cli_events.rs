@@ -241,3 +241,23 @@ fn nothing_from_outside_moves_the_cursor() {
     let shown: Value = world.thought(&["event", "show", &id, "--json"]).expect(0).json();
     assert_eq!(shown["payload"]["text"], hostile);
 }
+
+#[test]
+fn a_type_that_a_hand_cannot_append_is_answered_with_those_that_it_can() {
+    let world = World::with_config();
+    std::fs::write(world.config.join("schemas/home.reading@1.json"), "{\"type\":\"object\"}").unwrap();
+    let refused = |kind: &str| {
+        let arguments = ["event", "append", "--source", "notes:x", "--type", kind, "--payload", "-"];
+        world.thought_with(&arguments, "{}").expect(1).stderr
+    };
+    let slip = refused("stream.thought.note");
+    assert!(slip.contains("did you mean `stream.thought.source.note`?"), "{slip}");
+    assert!(refused("my.reading").contains("did you mean `home.reading`?"));
+    for kind in ["bogus", "stream.thought.run.trace", "stream.thought.run.traced"] {
+        let told = refused(kind);
+        assert!(!told.contains("did you mean"), "{kind}: {told}");
+        assert!(told.contains("home.reading, stream.thought.source.note"), "{kind}: {told}");
+    }
+    let help = world.thought(&["event", "append", "--help"]).expect(0).stdout;
+    assert!(help.contains("stream.thought.source.note"), "{help}");
+}

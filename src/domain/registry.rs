@@ -1,6 +1,6 @@
 //! The strict registry: which event types exist, who alone may write each, and what their payloads look like.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -316,10 +316,17 @@ impl Registry {
         self.definitions.values().map(|d| (d.kind.clone(), Hashes::of(d))).collect()
     }
 
+    /// Returns the names that a hand may append: the note, and what people registered.
+    pub fn appendable(&self) -> impl Iterator<Item = &TypeName> {
+        let by_hand = |definition: &&Definition| definition.writer == Writer::Hand;
+        let names: BTreeSet<&TypeName> = self.definitions().filter(by_hand).map(|d| &d.kind.name).collect();
+        names.into_iter()
+    }
+
     /// Reads `NAME` as the newest version, or `NAME@n` as that version.
     ///
     /// # Errors
-    /// [`DoorError::UnknownType`] with the nearest registered name.
+    /// [`DoorError::UnknownType`] with the nearest name that a hand may append: nobody else names types in words.
     pub fn resolve(&self, text: &str) -> Result<&Definition, DoorError> {
         let found = match text.split_once('@') {
             Some(_) => TypeRef::parse(text).ok().and_then(|kind| self.get(&kind)),
@@ -329,17 +336,18 @@ impl Registry {
     }
 
     fn unknown(&self, text: &str) -> DoorError {
-        let nearest = self
-            .definitions
-            .keys()
-            .map(|kind| if text.contains('@') { kind.to_string() } else { kind.name.to_string() })
-            .map(|name| (strsim::jaro_winkler(&name, text), name))
-            .filter(|(likeness, _)| *likeness > 0.85)
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        DoorError::UnknownType {
-            kind: crate::text::excerpt(text, 128),
-            nearest: nearest.map(|(_, name)| name),
-        }
+        let written = text.split_once('@').map_or(text, |(name, _)| name);
+        // The last words say what a thing is, the first ones whose it is: `stream.thought.note` means the note.
+        let shared = |name: &TypeName| {
+            let pairs = name.as_str().rsplit('.').zip(written.rsplit('.'));
+            pairs.take_while(|(one, other)| one == other).count()
+        };
+        let alike = self.appendable().map(|name| (shared(name), name)).max_by_key(|(shared, _)| *shared);
+        let nearest = match alike {
+            Some((1.., name)) => Some(name.as_str()),
+            _ => crate::yaml::nearest(written, self.appendable().map(TypeName::as_str)),
+        };
+        DoorError::UnknownType { kind: crate::text::excerpt(text, 128), nearest: nearest.map(str::to_owned) }
     }
 
     /// Lets a draft in, or refuses it: the only way from a request to a [`Candidate`].
@@ -533,6 +541,20 @@ mod tests {
             "`stream.thought.source.notes` is not a registered type; did you mean `stream.thought.source.note`?"
         );
         assert!(Registry::shipped().resolve("stream.thought.source.note@2").is_err());
+        // The last words count, and what only this program writes is never what a hand meant.
+        let own = (String::from("home.sensor.reading@1.json"), b"{}".to_vec());
+        let registry = Registry::shipped().with_custom(&[own]).unwrap();
+        for (written, meant) in [
+            ("stream.thought.note", Some("stream.thought.source.note")),
+            ("note@1", Some("stream.thought.source.note")),
+            ("sensor.reading", Some("home.sensor.reading")),
+            ("home.sensor.reding", Some("home.sensor.reading")),
+            ("stream.thought.run.trace", None),
+            ("bogus", None),
+        ] {
+            let Err(DoorError::UnknownType { nearest, .. }) = registry.resolve(written) else { panic!() };
+            assert_eq!(nearest.as_deref(), meant, "{written}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
-use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeRef};
+use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeName, TypeRef};
 use thoughtstream_domain::registry::{DoorError, Draft, DraftPayload, Hashes, Registry, Writer};
 use thoughtstream_domain::text::printable;
 use thoughtstream_domain::time::Timestamp;
@@ -54,11 +54,13 @@ pub fn render(appended: &Appended) -> String {
 /// # Errors
 /// [`Failure`] naming the rule that is broken.
 pub fn admit(registry: &Registry, submit: Submit, uid: u32) -> Result<Candidate, Failure> {
-    let kind = registry.resolve(&submit.kind).map_err(|error| door_failure(&error))?.kind().clone();
+    let kind = registry.resolve(&submit.kind).map_err(|error| door_failure(registry, &error))?.kind().clone();
     let actor = Actor::ours(ActorKind::Person, &format!("uid:{uid}"));
     let envelope = Envelope::new(submit.source, submit.key, submit.privacy, actor);
     let payload = Content::new(DraftPayload(submit.payload));
-    registry.admit(Writer::Hand, Draft { kind, envelope, payload }).map_err(|error| door_failure(&error))
+    registry
+        .admit(Writer::Hand, Draft { kind, envelope, payload })
+        .map_err(|error| door_failure(registry, &error))
 }
 
 /// Says whether an event would be let in, as far as the configuration shows; who answers it has the last word.
@@ -68,7 +70,22 @@ pub fn is_admissible(session: &Session, submit: &Submit) -> bool {
     admit(&registry, submit.clone(), nix::unistd::geteuid().as_raw()).is_ok()
 }
 
-fn door_failure(error: &DoorError) -> Failure {
+/// So many types are named to somebody who named none that can be appended; an editor lists the rest.
+const NAMED_MAX: usize = 12;
+
+/// Says which types a hand may append.
+fn appendable(registry: &Registry) -> String {
+    let mut names: Vec<&str> = registry.appendable().map(TypeName::as_str).collect();
+    let more = names.len().saturating_sub(NAMED_MAX);
+    names.truncate(NAMED_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!(
+        "these can be appended: {}{more}; a type of your own is a JSON Schema file in schemas/ of your configuration",
+        names.join(", ")
+    )
+}
+
+fn door_failure(registry: &Registry, error: &DoorError) -> Failure {
     let code = match error {
         DoorError::UnknownType { .. } => "event.type",
         DoorError::WrongWriter { .. } => "event.writer",
@@ -81,11 +98,10 @@ fn door_failure(error: &DoorError) -> Failure {
     let failure = Failure::of(Exit::Refused, code, error);
     match error {
         DoorError::WrongSource { .. } => failure.with_hint("name it like --source notes:inbox"),
-        DoorError::UnknownType { .. } => {
-            failure.with_hint("a type of your own is a JSON Schema file in schemas/ of your configuration")
+        DoorError::UnknownType { .. } | DoorError::WrongWriter { .. } => {
+            failure.with_hint(appendable(registry))
         }
-        DoorError::WrongWriter { .. }
-        | DoorError::Schema { .. }
+        DoorError::Schema { .. }
         | DoorError::NotExact(_)
         | DoorError::TooLarge { .. }
         | DoorError::TooManyParents { .. } => failure,

@@ -65,7 +65,7 @@ pub struct AppendArgs {
     /// The source, `notes:NAME`
     #[arg(long)]
     pub source: SourceId,
-    /// The type: `NAME` for its newest version, or `NAME@n`
+    /// The type: `stream.thought.source.note`, or one of your own from schemas/; `NAME@n` for another version than the newest
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: String,
     /// What makes the event recognisable when it is sent again; made and printed if not given
