@@ -120,3 +120,28 @@ fn the_folders_of_a_sound_configuration_are_looked_at_whatever_is_wrong_elsewher
     assert!(told.contains("document-tasks.yaml") && told.contains("runer"), "{told}");
     assert!(told.contains("config.yaml") && told.contains("is not a directory"), "{told}");
 }
+
+#[test]
+fn a_pipe_gets_a_block_for_each_thing_that_waits_and_why_answers_for_each() {
+    let world = World::with_config();
+    let running = world.serve(&["--paused"]);
+    world.thought(&["consumer", "pause", "document-links", "--reason", "a long holiday"]).expect(0);
+    let rows = world.thought(&["inbox", "--json"]).expect(0).lines();
+    assert!(rows.len() > 1, "{rows:?}");
+    let text = world.thought(&["inbox"]).expect(0).stdout;
+    let blocks: Vec<Vec<&str>> = text.trim_end().split("\n\n").map(|block| block.lines().collect()).collect();
+    assert_eq!(blocks.len(), rows.len(), "{text}");
+    for (row, block) in rows.iter().zip(&blocks) {
+        let word = |key: &str| row[key].as_str().unwrap().to_owned();
+        assert!(block[0].starts_with(&format!("{}  {}  ", word("kind"), word("id"))), "{text}");
+        assert_eq!(block[1], format!("  {}", word("why")));
+        assert_eq!(block[2], format!("    {}", word("command")), "{text}");
+        // What the list names can be asked about, whether it is an id or a word.
+        let why = world.thought(&["why", &word("id")]).expect(0).stdout;
+        assert!(why.contains(&word("why")) && why.contains(&word("command")), "{why}");
+    }
+    let log = world.thought(&["why", "log", "--json"]).expect(0).json();
+    assert!(log["state"] == "sound" && log["kind"] == "waiting", "{log}");
+    world.thought(&["why", "nobody"]).expect(1);
+    assert_eq!(running.stop(), 0);
+}

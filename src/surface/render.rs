@@ -35,6 +35,12 @@ pub(crate) fn for_a_terminal() {
     GLANCED_AT.store(true, Ordering::Relaxed);
 }
 
+/// Returns how many characters a line of the terminal holds that is looked at; nothing where nobody looks.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let width = GLANCED_AT.load(Ordering::Relaxed).then(|| Table::new().width()).flatten();
+    width.filter(|width| *width > 0).map(usize::from)
+}
+
 /// Says how a list is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct View {

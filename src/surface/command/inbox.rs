@@ -149,7 +149,7 @@ fn list(all: bool, session: &Session, out: &mut Out) -> Result<Exit, Failure> {
     let mut gather = Gather::default();
     let exit = asking::ask(session, ask, &mut gather)?;
     let waiting: Vec<Waiting> = gather.0.into_iter().map(read).collect::<Result<_, _>>()?;
-    out.text(&render::inbox::inbox(&waiting, session.now()))?;
+    out.text(&render::inbox::inbox(&waiting, render::terminal_width(), session.now()))?;
     if out.is_terminal() {
         for proposal in proposals(&waiting, session)? {
             out.text(&format!("\n{}", render::proposals::one(&proposal, Room::Glance, session.now())))?;

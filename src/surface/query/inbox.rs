@@ -34,6 +34,9 @@ use crate::failure::Failure;
 /// The code of the incident in which a source holds removals back.
 const REMOVALS_HELD: &str = "removals-held";
 
+/// What the log itself is called among what waits.
+pub(crate) const LOG: &str = "log";
+
 /// Names a kind of thing that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -183,7 +186,7 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
     if let Some(unwritable) = &live.unwritable {
         found.push(Waiting {
             kind: Kind::LogUnwritable,
-            id: "log".to_owned(),
+            id: LOG.to_owned(),
             since: unwritable.since,
             why: unwritable.code.clone(),
             command: "thought doctor".to_owned(),

@@ -85,7 +85,16 @@ pub fn why(look: &Look<'_>, id: &str) -> Result<Why, Failure> {
         return of_source(look, &source);
     }
     let name = id.split_once('@').map_or(id, |(name, _)| name);
-    match ConsumerId::parse(name) {
+    let consumer = ConsumerId::parse(name);
+    let is_consumer = match &consumer {
+        Ok(consumer) => !consumers::versions(look, consumer)?.is_empty(),
+        Err(_) => false,
+    };
+    // The inbox names things by words that are no ids: the log, the service, an actor by its place in the tree.
+    if !is_consumer && let Some(answer) = of_inbox(look, id)? {
+        return Ok(answer);
+    }
+    match consumer {
         Ok(consumer) => of_consumer(look, &consumer, id),
         Err(_) => Err(Failure::new(
             Exit::Usage,
@@ -425,6 +434,28 @@ fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {
         }
     };
     Ok(Why { commands, ..answer })
+}
+
+/// Says what the inbox says of a thing that it names; nothing of a thing that it does not name.
+fn of_inbox(look: &Look<'_>, id: &str) -> Result<Option<Why>, Failure> {
+    let mut open = inbox::everything(look)?;
+    open.retain(|waiting| waiting.id == id);
+    let Some(first) = open.first() else {
+        let sound = || Why {
+            commands: vec!["thought status".to_owned(), "thought verify".to_owned()],
+            ..plain(id, "waiting", "sound", "it takes what is written, and nothing about it waits".to_owned())
+        };
+        return Ok((id == inbox::LOG).then(sound));
+    };
+    let facts: Vec<&str> = open.iter().map(|waiting| waiting.why.as_str()).collect();
+    let mut commands: Vec<String> = Vec::new();
+    for command in open.iter().flat_map(|waiting| std::iter::once(&waiting.command).chain(&waiting.ways)) {
+        if !commands.contains(command) {
+            commands.push(command.clone());
+        }
+    }
+    let answer = plain(id, "waiting", first.kind.as_str(), facts.join(" | "));
+    Ok(Some(Why { since: first.since, commands, ..answer }))
 }
 
 /// Names the files of a folder whose id another file has; nothing where there are none, or nobody has looked.

@@ -6,23 +6,23 @@ use super::{Rows, age_or_dash, count, line};
 use crate::query::inbox::Waiting;
 
 /// Renders what waits; the empty text is for a list that was read to its end.
+///
+/// It is a table where `width` has room for the longest command beside everything else, and a block for each thing
+/// elsewhere: in a pipe, which has no width, and on a narrow terminal. A command is a line of its own in both.
 #[must_use]
-pub fn inbox(waiting: &[Waiting], now: Timestamp) -> String {
+pub fn inbox(waiting: &[Waiting], width: Option<usize>, now: Timestamp) -> String {
     if waiting.is_empty() {
         return "nothing waits\n".to_owned();
     }
-    let mut rows = Rows::new(&["WHAT", "WHICH", "AGE", "WHY", "COMMAND"]);
     let (hidden, shown): (Vec<&Waiting>, Vec<&Waiting>) =
         waiting.iter().partition(|one| one.hidden_until.is_some());
-    for one in &shown {
-        let (what, age) = (one.kind.as_str().to_owned(), age_or_dash(one.since, now));
-        rows.row_with_command(&[what, one.id.clone(), age, one.why.clone()], &one.command);
-        // One a line: two in one would be run together by whoever takes the whole line.
-        for way in &one.ways {
-            rows.row_with_command(&[const { String::new() }; 4], way);
-        }
-    }
-    let mut text = if shown.is_empty() { String::new() } else { rows.text() };
+    let table = width.map(|width| (width, table(&shown, now)));
+    let fits = |(width, table): &(usize, String)| table.lines().all(|line| line.chars().count() <= *width);
+    let mut text = match table.filter(fits) {
+        _ if shown.is_empty() => String::new(),
+        Some((_, table)) => table,
+        None => shown.iter().map(|one| block(one, now)).collect::<Vec<_>>().join("\n"),
+    };
     if !hidden.is_empty() {
         text.push_str(&format!("{} hidden until a time\n", count(hidden.len() as u64, "thing")));
     }
@@ -32,4 +32,25 @@ pub fn inbox(waiting: &[Waiting], now: Timestamp) -> String {
         text.push('\n');
     }
     text
+}
+
+fn table(shown: &[&Waiting], now: Timestamp) -> String {
+    let mut rows = Rows::new(&["WHAT", "WHICH", "AGE", "WHY", "COMMAND"]);
+    for one in shown {
+        let (what, age) = (one.kind.as_str().to_owned(), age_or_dash(one.since, now));
+        rows.row_with_command(&[what, one.id.clone(), age, one.why.clone()], &one.command);
+        // One a line: two in one would be run together by whoever takes the whole line.
+        for way in &one.ways {
+            rows.row_with_command(&[const { String::new() }; 4], way);
+        }
+    }
+    rows.text()
+}
+
+/// Renders one thing: what, which and how old; why; and each command, which can be taken as a whole line.
+fn block(one: &Waiting, now: Timestamp) -> String {
+    let age = one.since.map_or_else(String::new, |_| format!("  {}", age_or_dash(one.since, now)));
+    let mut lines = vec![format!("{}  {}{age}", one.kind.as_str(), one.id), format!("  {}", one.why)];
+    lines.extend(std::iter::once(&one.command).chain(&one.ways).map(|command| format!("    {command}")));
+    lines.iter().map(|text| line(text) + "\n").collect()
 }
