@@ -138,6 +138,8 @@ pub enum Command {
     #[command(subcommand)]
     Declaration(command::declaration::DeclarationCommand),
     /// Measure how fast the log is on this disk, in a directory of its own that is removed again
+    ///
+    /// What was measured ends with 0, whether a goal is met or missed: a disk or a busy machine is no failure.
     Bench(command::bench::BenchArgs),
     /// Write a completion script for a shell to stdout
     Completions(command::manual::CompletionsArgs),
