@@ -57,7 +57,7 @@ pub(super) struct OpenedLog {
 
 /// Opens log and journal and brings the log up to the journal's end.
 pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, OpenError> {
-    check_presence(disk)?;
+    check_presence(disk, Access::Write)?;
     let path = disk.path(LOG);
     // First without changing anything: what is refused must stay as it was found.
     let scanned = unless_panicking(|| {
@@ -101,7 +101,7 @@ pub(crate) fn remove_remains(disk: &dyn Disk) -> Result<(), DiskError> {
 
 /// Opens the log without changing it, together with what the journal holds beyond it.
 pub(super) fn read_log(disk: &dyn Disk, options: Options) -> Result<(Database, [u8; 16]), OpenError> {
-    check_presence(disk)?;
+    check_presence(disk, Access::Read)?;
     let path = disk.path(LOG);
     let opened = unless_panicking(|| {
         let database = open_database(disk, Access::Read, options, Overlay::to_read)?;
@@ -117,11 +117,11 @@ pub(super) fn read_log(disk: &dyn Disk, options: Options) -> Result<(Database, [
     opened.ok_or_else(|| panicked(&path))?
 }
 
-fn check_presence(disk: &dyn Disk) -> Result<(), OpenError> {
+fn check_presence(disk: &dyn Disk, access: Access) -> Result<(), OpenError> {
     match look_on(disk)? {
         Presence::Absent => Err(OpenError::Absent { path: disk.path("") }),
         Presence::Unfinished => Err(OpenError::Unfinished { path: disk.path(LOG_UNFINISHED) }),
-        Presence::Present => check_format(disk),
+        Presence::Present => check_format(disk, access),
     }
 }
 
@@ -136,10 +136,10 @@ fn not_carried(path: &Path, error: ReplayError) -> OpenError {
     }
 }
 
-fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
+fn check_format(disk: &dyn Disk, access: Access) -> Result<(), OpenError> {
     const LONGEST: u64 = 256;
     let path = disk.path(FORMAT_FILE);
-    let file = match disk.open_to_read(FORMAT_FILE) {
+    let file = match disk.open_for(access, FORMAT_FILE) {
         Ok(file) => file,
         Err(DiskError::Missing { .. }) => return Err(OpenError::NotAStore { path: disk.path(LOG) }),
         Err(error) => return Err(error.into()),
