@@ -202,9 +202,8 @@ impl Journal {
         access: Access,
         mark: &[u8; 16],
         applied: Mark,
-        length: Option<u64>,
+        mut length: Option<u64>,
     ) -> Result<Scanned, JournalError> {
-        let mut length = length;
         let salt = Salt::new(mark);
         let mut files = Vec::new();
         let mut found = Vec::new();
