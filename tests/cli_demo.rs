@@ -73,7 +73,7 @@ fn files_that_cannot_be_read_are_told_and_stop_nothing() {
     {
         assert!(answer.stdout.contains(say), "{say}:\n{}", answer.stdout);
     }
-    assert_eq!(answer.stdout.matches("  unprocessed  document-").count(), 4, "{}", answer.stdout);
+    assert_eq!(answer.stdout.matches("  unprocessed  bad.md  document-").count(), 4, "{}", answer.stdout);
 }
 
 #[test]

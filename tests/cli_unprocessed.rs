@@ -57,6 +57,18 @@ fn a_note_that_cannot_be_read_is_shown_and_keeps_no_other_from_anything() {
     let shown = waiting(&world, "unprocessed");
     assert_eq!(shown.len(), 4, "{shown:?}");
     assert!(shown.iter().all(|one| one["why"].as_str().unwrap().contains("document-not-utf8")), "{shown:?}");
+    // A program has a row for each consumer, and each names the document; a person is shown the document once.
+    let event = event_of(&world, "bad.md");
+    for one in &shown {
+        assert_eq!(
+            (&one["about"]["what"], &one["about"]["event"]),
+            (&"bad.md".into(), &event.clone().into())
+        );
+    }
+    let text = world.thought(&["inbox"]).expect(0).stdout;
+    let heads: Vec<&str> = text.lines().filter(|line| line.starts_with("unprocessed")).collect();
+    assert!(heads.len() == 1 && heads[0].contains("  bad.md of filesystem:notes  "), "{text}");
+    assert_eq!(text.matches("document-not-utf8").count(), 4, "{text}");
     let doctor = world.thought(&["doctor", "--quick"]).stdout;
     assert!(
         doctor.lines().any(|line| line.contains("advice") && line.contains("unprocessed (4)")),
@@ -64,11 +76,8 @@ fn a_note_that_cannot_be_read_is_shown_and_keeps_no_other_from_anything() {
     );
     // What it shows leads to the file, and says that it is not run again by itself or by a retry.
     let why = told(&world, &shown[0]["command"]).expect(0).stdout;
-    let event = event_of(&world, "bad.md");
-    assert!(
-        why.contains("passed as declared") && why.contains(&format!("thought event show {event}")),
-        "{why}"
-    );
+    assert!(why.contains("passed as declared; it is about bad.md of filesystem:notes"), "{why}");
+    assert!(why.contains(&format!("thought event show {event}")), "{why}");
     let of_event = world.thought(&["why", &event, "--json"]).expect(0).json();
     let states = of_event["consumers"].as_array().unwrap().iter().map(|one| &one["state"]);
     assert_eq!(states.filter(|state| **state == "unprocessed").count(), 4, "{of_event}");
@@ -150,6 +159,7 @@ fn where_nothing_else_is_declared_it_stops_that_consumer_on_that_source_until_a_
         // The first attempt was the last: nothing that waiting could change.
         let one = &waiting(&world, kind)[0];
         assert_eq!(one["why"], "document-tasks@2: document-not-utf8 after 1 attempt");
+        assert_eq!(one["about"]["what"], "bad.md");
         write(&world, "late.md", b"# Late\n- [ ] a\n");
         world.until(&["event", "list", "--json", "--type", OUTPUTS], |answer| answer.lines().len() == 3);
         let tasks = |answer: &Answer| {

@@ -87,7 +87,8 @@ fn tell_files(about_files: &[Waiting], tale: &mut Tale<'_>) -> Result<(), Failur
         "\nSome files cannot be read as they are; the others went on, and `thought inbox` would show:",
     )?;
     for one in about_files {
-        tale.line(&format!("  {}  {}", one.kind.as_str(), printable(&one.why)))?;
+        let which = one.about.as_ref().map_or_else(String::new, |about| format!("  {}", about.what));
+        tale.line(&printable(&format!("  {}{which}  {}", one.kind.as_str(), one.why)))?;
     }
     Ok(())
 }

@@ -64,6 +64,7 @@ pub(super) fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) {
             why: format!("{}; {} {stand} still there", why(&damaged), names.join(", ")),
             command: "thought verify".to_owned(),
             ways,
+            about: None,
             hidden_until: None,
         });
     }

@@ -219,6 +219,7 @@ pub fn waiting(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure>
                 why,
                 command: show(&id),
                 ways,
+                about: None,
                 hidden_until: None,
             });
         }

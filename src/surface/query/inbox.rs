@@ -1,5 +1,6 @@
 //! Everything that waits for a person, of every kind, in one list.
 
+mod about;
 mod failures;
 mod postponed;
 mod refused;
@@ -22,6 +23,8 @@ use thoughtstream_domain::proposal::materialize::held_as;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader};
 
+pub use about::About;
+pub(crate) use about::about;
 pub use failures::Failures;
 pub use postponed::postpone;
 pub(crate) use unprocessed::is_passed;
@@ -130,12 +133,21 @@ pub struct Waiting {
     /// The commands that decide about it, one each, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<String>,
+    /// What the event behind it is about, where it is an execution that waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<About>,
     /// Until when a person hid it in this list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_until: Option<Timestamp>,
 }
 
 impl Waiting {
+    /// Names it for people: by what it is about, where that is known, else by its id.
+    #[must_use]
+    pub fn which(&self) -> String {
+        self.about.as_ref().map_or_else(|| self.id.clone(), About::shown)
+    }
+
     /// Says whether it is about single files, and keeps nothing else from going on.
     #[must_use]
     pub fn is_about_files(&self) -> bool {
@@ -191,6 +203,7 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
             why: unwritable.code.clone(),
             command: "thought doctor".to_owned(),
             ways: Vec::new(),
+            about: None,
             hidden_until: None,
         });
     }
@@ -202,6 +215,7 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
             why: "started-paused".to_owned(),
             command: "thought serve".to_owned(),
             ways: Vec::new(),
+            about: None,
             hidden_until: None,
         });
     }
@@ -219,6 +233,7 @@ fn service(look: &Look<'_>, found: &mut Vec<Waiting>) {
             ),
             command: sources::producer_command(&one.source),
             ways: Vec::new(),
+            about: None,
             hidden_until: None,
         });
     }
@@ -236,6 +251,7 @@ fn actors(node: &super::tree::Node, above: &str, found: &mut Vec<Waiting>) {
                 why: child.last_exit.as_ref().map_or_else(|| "ended".to_owned(), super::tree::LastExit::code),
                 command: "thought reload".to_owned(),
                 ways: Vec::new(),
+                about: None,
                 hidden_until: None,
             });
         }
@@ -261,6 +277,7 @@ fn controls(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 .unwrap_or_else(|| "ended-too-often".to_owned()),
                 command: command.clone(),
                 ways: Vec::new(),
+                about: None,
                 hidden_until: None,
             });
         }
@@ -273,6 +290,7 @@ fn controls(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
                 why: control.pause_reason.unwrap_or_else(|| "no reason given".to_owned()),
                 command,
                 ways: Vec::new(),
+                about: None,
                 hidden_until: None,
             });
         }
@@ -299,6 +317,7 @@ fn activations(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure>
             since: reader.event(&open.id)?.map(|event| event.recorded_at),
             why,
             ways: Vec::new(),
+            about: None,
             hidden_until: None,
             command: format!("thought activate {consumer} --from DIR --confirm {}", open.begun.plan),
         });
@@ -334,9 +353,9 @@ fn left_behind(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure>
     // Without a service nothing was kept, and everything is read once.
     let failures = look.live.map(|live| Arc::clone(&live.failures)).unwrap_or_default();
     for (id, left) in failures.look(look.reader, &enabled)? {
-        found.extend(
-            left.unprocessed.iter().map(|(execution, end)| unprocessed::waiting(execution, &end.code)),
-        );
+        for (execution, end) in &left.unprocessed {
+            found.push(unprocessed::waiting(look.reader, execution, &end.code)?);
+        }
         found.extend(left.refused.map(|(refused, latest)| refused::waiting(&id, refused, &latest)));
     }
     Ok(())
@@ -357,6 +376,7 @@ fn held(reader: &Reader, execution: &Execution, code: &str, quarantined: bool) -
         why: format!("{}: {code} after {}", execution.consumer, attempts(execution.attempts)),
         command: retry_or_skip(&execution.id),
         ways: Vec::new(),
+        about: about(reader, execution)?,
         hidden_until: None,
     })
 }
@@ -401,6 +421,7 @@ fn incidents(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), Failure> {
             why: reason(&incident),
             command: way_out(&incident, &event.id),
             ways: Vec::new(),
+            about: None,
             hidden_until: None,
         };
         open.insert(key, waiting);

@@ -385,6 +385,7 @@ pub fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure>
             why,
             command: proposal.ways.first().cloned().unwrap_or_else(|| standing::show(&proposal.id)),
             ways: Vec::new(),
+            about: None,
             hidden_until: None,
         });
     }

@@ -70,7 +70,12 @@ fn plain(id: impl std::fmt::Display, kind: &str, state: &str, fact: String) -> W
 /// [`Failure`] if the text names nothing, or the log cannot be read.
 pub fn why(look: &Look<'_>, id: &str) -> Result<Why, Failure> {
     if id.starts_with("run_") || id.starts_with("exe_") {
-        return of_execution(look.reader, &find_execution(look.reader, id)?, id);
+        let execution = find_execution(look.reader, id)?;
+        let mut answer = of_execution(look.reader, &execution, id)?;
+        if let Some(about) = inbox::about(look.reader, &execution)? {
+            answer.fact.push_str(&format!("; it is about {}", about.shown()));
+        }
+        return Ok(answer);
     }
     if let Ok(delivery) = DeliveryId::parse(id) {
         return Ok(of_delivery(&deliveries::one(look.reader, &delivery)?));

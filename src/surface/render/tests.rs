@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::query::behind::Behind;
 use crate::query::consumers::{Consumer, Last, Standing, State};
 use crate::query::explain::{ClauseRow, Explained};
-use crate::query::inbox::{Kind, Waiting};
+use crate::query::inbox::{self as inbox_query, Kind, Waiting};
 use crate::query::proposals::{
     self as proposals_query, DiffHunk, DiffLine, EvidenceText, Proposal, ProposalContent, Shown,
 };
@@ -164,6 +164,7 @@ fn the_inbox_names_the_command_that_moves_each_thing() {
         why: why.to_owned(),
         command: command.to_owned(),
         ways: Vec::new(),
+        about: None,
         hidden_until: None,
     };
     let all = [
@@ -200,6 +201,34 @@ fn the_inbox_names_the_command_that_moves_each_thing() {
         thought delivery resend dlv_aaaa
     "#);
     assert_eq!(inbox::inbox(&[], None, NOW), "nothing waits\n");
+}
+
+#[test]
+fn what_several_consumers_left_of_one_event_is_one_thing_with_each_of_them_below_it() {
+    let about = |byte: u8, what: &str| inbox_query::About {
+        event: thoughtstream_domain::id::EventId::from_bytes([byte; 32]),
+        source: SourceId::parse("filesystem:notes").unwrap(),
+        what: what.to_owned(),
+        more: 0,
+    };
+    let left = |kind, id: &str, consumer: &str, about| Waiting {
+        kind,
+        id: id.to_owned(),
+        since: Some(ago(90_000)),
+        why: format!("{consumer}: document-not-utf8"),
+        command: format!("thought why {id}"),
+        ways: vec![format!("thought consumer skip {id}")],
+        about: Some(about),
+        hidden_until: None,
+    };
+    let all = [
+        left(Kind::Unprocessed, "exe_a", "links@2", about(1, "bad.md")),
+        left(Kind::Unprocessed, "exe_b", "links@2", about(2, "more/bad.md")),
+        left(Kind::ExecutionHeld, "exe_c", "other@1", about(1, "bad.md")),
+        left(Kind::Unprocessed, "exe_d", "tasks@1", about(1, "bad.md")),
+    ];
+    insta::assert_snapshot!(inbox::inbox(&all, None, NOW));
+    insta::assert_snapshot!(inbox::inbox(&all, Some(150), NOW));
 }
 
 fn node(name: &str, state: &str, children: Vec<Node>) -> Node {
@@ -272,8 +301,16 @@ fn waiting_for(text: &str) -> [Waiting; 2] {
         why: text.to_owned(),
         command: text.to_owned(),
         ways: Vec::new(),
+        about: None,
         hidden_until: None,
     };
+    let about = inbox_query::About {
+        event: thoughtstream_domain::id::EventId::from_bytes([1; 32]),
+        source: SourceId::parse("filesystem:notes").unwrap(),
+        what: text.to_owned(),
+        more: 0,
+    };
+    let waiting = Waiting { about: Some(about), ..waiting };
     [waiting.clone(), Waiting { hidden_until: Some(NOW), ..waiting }]
 }
 

@@ -95,6 +95,7 @@ pub(super) fn repairs(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), F
                 ),
                 command: format!("thought run show {run}"),
                 ways: ["accept", "reject"].map(|way| format!("thought judge {run} --{way}")).into(),
+                about: None,
                 hidden_until: None,
             });
         }

@@ -30,6 +30,7 @@ pub(super) fn waiting(id: &ConsumerId, refused: u64, latest: &End) -> Waiting {
             format!("thought run list --consumer {id} --state failed"),
             format!("thought inbox later {} --for-good", stamp.run),
         ],
+        about: None,
         hidden_until: None,
     }
 }
@@ -51,6 +52,7 @@ pub(super) fn unheard(reader: &Reader, found: &mut Vec<Waiting>) -> Result<(), F
                 why: format!("{} asks `{to}` to look, which is not enabled", event.source.name()),
                 command: format!("thought event show {}", event.id),
                 ways: vec![format!("thought inbox later {} --for-good", event.id)],
+                about: None,
                 hidden_until: None,
             });
         }

@@ -10,7 +10,7 @@ use thoughtstream_domain::transform::{Change, Trigger};
 use thoughtstream_store::Reader;
 
 use super::super::why::skip_command;
-use super::{Kind, Waiting};
+use super::{Kind, Waiting, about};
 use crate::failure::Failure;
 
 /// Says what is left of something that was passed unprocessed.
@@ -71,14 +71,15 @@ fn is_past(reader: &Reader, event: &Event) -> Result<bool, Failure> {
     })
 }
 
-pub(super) fn waiting(execution: &Execution, code: &str) -> Waiting {
-    Waiting {
+pub(super) fn waiting(reader: &Reader, execution: &Execution, code: &str) -> Result<Waiting, Failure> {
+    Ok(Waiting {
         kind: Kind::Unprocessed,
         id: execution.id.to_string(),
         since: Some(execution.since),
         why: format!("{}: {code}, and it was passed as declared", execution.consumer),
         command: format!("thought why {}", execution.id),
         ways: vec![skip_command(&execution.id)],
+        about: about(reader, execution)?,
         hidden_until: None,
-    }
+    })
 }

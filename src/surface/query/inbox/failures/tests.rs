@@ -133,3 +133,12 @@ fn a_consumer_that_is_not_enabled_has_left_nothing_behind_that_is_shown() {
     assert_eq!(read(&kept), 0);
     assert_eq!(log.look(&kept).0.len(), 1);
 }
+
+#[test]
+fn what_is_about_no_document_is_named_by_the_type_and_key_of_its_event() {
+    let mut log = Log::new();
+    let execution = log.fail(&[PASSED]);
+    let about = super::super::about(&log.store.reader, &execution).unwrap().unwrap();
+    assert_eq!(about.event, execution.triggers[0].id);
+    assert_eq!(about.shown(), "stream.thought.source.note 1 of notes:a");
+}
