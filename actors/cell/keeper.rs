@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use thoughtstream_domain::cause::causes;
 use thoughtstream_domain::cell::{CellResult, Outcome, Packet, Request};
 use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_effects::sandbox::{LaunchError, Launcher, Limits, WorkerBinary, find_bubblewrap};
@@ -71,9 +72,7 @@ pub struct Unavailable {
 
 impl Unavailable {
     fn of(code: &'static str, error: &dyn std::error::Error, way_out: &'static str) -> Self {
-        let causes = std::iter::successors(error.source(), |cause| cause.source());
-        let seen = causes.fold(error.to_string(), |seen, cause| format!("{seen}: {cause}"));
-        Self { code, seen: seen.into(), way_out }
+        Self { code, seen: causes(error).join(": ").into(), way_out }
     }
 }
 

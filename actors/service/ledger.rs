@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thoughtstream_domain::cause::root_cause;
 use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::payload::system::{Operator, ServiceStopped};
 use thoughtstream_store::{JournalError, OpenError, Reader, TypesError, WriteError, Writer};
@@ -150,16 +151,6 @@ impl Ledger for StoreLedger {
             TypesError::Read(error) => error.to_string(),
         })
     }
-}
-
-/// Returns what an error comes from in the end: what the system said, where it said something. No word of any event
-/// gets into an error of the store.
-fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut last = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last.to_string()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod accounting;
 pub mod activation;
 pub mod bare;
 pub mod canonical;
+pub mod cause;
 pub mod cell;
 mod codes;
 pub mod commit;

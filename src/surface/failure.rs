@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use thoughtstream_domain::cause::causes;
 use thoughtstream_domain::text::{json_printable, printable};
 
 use crate::exit::Exit;
@@ -40,27 +41,19 @@ impl Failure {
 
     /// Makes a failure of an error and everything behind it.
     pub fn of(exit: Exit, code: &str, error: &dyn Error) -> Self {
-        let mut failure = Self::new(exit, code, error.to_string());
-        failure.push_causes(error.source());
-        failure
+        Self::new(exit, code, error.to_string()).because(error)
     }
 
     /// Adds an error and everything behind it as causes.
     #[must_use]
     pub fn because(mut self, error: &dyn Error) -> Self {
-        self.push_causes(Some(error));
-        self
-    }
-
-    fn push_causes(&mut self, mut error: Option<&dyn Error>) {
-        while let Some(cause) = error {
-            let text = cause.to_string();
-            // A transparent wrapper says what its source says; once is enough.
-            if self.causes.last().unwrap_or(&self.what) != &text {
-                self.causes.push(text);
+        for cause in causes(error) {
+            // What was tried may be what the error says itself; once is enough.
+            if self.causes.last().unwrap_or(&self.what) != &cause {
+                self.causes.push(cause);
             }
-            error = cause.source();
         }
+        self
     }
 
     /// Adds a text of ours that has several lines.
