@@ -86,6 +86,17 @@ fn a_persons_own_type_is_a_schema_file() {
     assert!(changed.stderr.contains("schema.changed"), "{}", changed.stderr);
     std::fs::write(world.config.join("schemas/bad.json"), "{}").unwrap();
     assert!(append("{}").expect(2).stderr.contains("TYPE@VERSION.json"));
+    // Everything that is wrong is told at once, at its place, whoever asks.
+    let wrong = "{\n  \"type\": \"objekt\",\n  \"minProperties\": -1\n}\n";
+    std::fs::write(world.config.join("schemas/home.other@1.json"), wrong).unwrap();
+    for answer in [append("{}").expect(2), world.thought(&["declaration", "check"]).expect(2)] {
+        for place in
+            ["schemas/bad.json:1:1:", "schemas/home.other@1.json:2:11:", "schemas/home.other@1.json:3:20:"]
+        {
+            assert!(answer.stderr.contains(place), "{place}: {}", answer.stderr);
+        }
+        assert!(answer.stderr.contains("3 problems"), "{}", answer.stderr);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::payload::{self, TypedPayload};
 mod custom;
 mod earlier;
 mod fault;
-pub use custom::{CustomError, SCHEMA_BYTES_MAX};
+pub use custom::{SCHEMA_BYTES_MAX, codes};
 pub use earlier::Hashes;
 
 /// Says who alone may write an event type.
@@ -65,12 +65,6 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Defines a type whose schema is not ours: it must be one.
-    fn new(kind: TypeRef, writer: Writer, schema: Value, promoted: Vec<String>) -> Result<Self, String> {
-        let validator = jsonschema::validator_for(&schema).map_err(|e| e.to_string())?;
-        Self::unchecked(kind, writer, schema, promoted, OnceLock::from(validator))
-    }
-
     fn unchecked(
         kind: TypeRef,
         writer: Writer,

@@ -1,7 +1,7 @@
 //! The event types that may be written: those that ship, and those in `schemas/` of the configuration.
 
-use thoughtstream_domain::registry::{CustomError, Registry, SCHEMA_BYTES_MAX};
-use thoughtstream_domain::yaml::{Code, Problem, render_all};
+use thoughtstream_domain::registry::{Registry, SCHEMA_BYTES_MAX};
+use thoughtstream_domain::yaml::{Problem, render_all};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -9,13 +9,10 @@ use crate::files::Files;
 use crate::places::Places;
 use crate::shipped::EDITOR_SCHEMAS;
 
-/// A schema file registers nothing.
-const SCHEMA: Code = Code::new("schema.file");
-
 /// Reads the registry of a configuration.
 ///
 /// # Errors
-/// [`Failure`] with exit code 2 naming every schema file that registers nothing, and why.
+/// [`Failure`] with exit code 2 with every problem of every schema file.
 pub fn registry(places: &Places) -> Result<Registry, Failure> {
     let Some(files) = Files::open(&places.config)? else { return Ok(Registry::shipped()) };
     read(&files)?.map_err(|problems| {
@@ -27,21 +24,14 @@ pub fn registry(places: &Places) -> Result<Registry, Failure> {
 /// Reads the registry from the files of a configuration, or every problem of theirs.
 pub(crate) fn read(files: &Files) -> Result<Result<Registry, Vec<Problem>>, Failure> {
     let listing = files.directory("schemas", &["json"], SCHEMA_BYTES_MAX)?.unwrap_or_default();
-    let name = |(name, bytes): (String, Vec<u8>)| (name.trim_start_matches("schemas/").to_owned(), bytes);
     // What editors check the configuration by lies beside the types, and is none.
     let is_type = |(path, _): &(String, Vec<u8>)| EDITOR_SCHEMAS.iter().all(|schema| schema.path != path);
-    let named: Vec<_> = listing.files.into_iter().filter(is_type).map(name).collect();
+    let named: Vec<_> = listing.files.into_iter().filter(is_type).collect();
     let mut problems = listing.problems;
     match Registry::shipped().with_custom(&named) {
         Ok(registry) if problems.is_empty() => return Ok(Ok(registry)),
         Ok(_) => {}
-        Err(errors) => problems.extend(errors.iter().map(problem)),
+        Err(found) => problems.extend(found),
     }
     Ok(Err(problems))
-}
-
-fn problem(error: &CustomError) -> Problem {
-    Problem::of_file(&format!("schemas/{}", error.file), SCHEMA, error.problem.clone()).with_hint(
-        "a file TYPE@VERSION.json holds the JSON Schema of one type's payload; mend it, or move it away",
-    )
 }

@@ -24,11 +24,12 @@ fn fault(error: &ValidationError<'_>, schema: &Value) -> (String, String) {
     (place, rule(error, schema))
 }
 
+/// Says in words which rule of a schema is broken.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the list of a schema's rules is the validator's, and open"
 )]
-fn rule(error: &ValidationError<'_>, schema: &Value) -> String {
+pub(super) fn rule(error: &ValidationError<'_>, schema: &Value) -> String {
     match error.kind() {
         Kind::Required { property } => format!("{} is missing", name(property.as_str().unwrap_or("?"))),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
