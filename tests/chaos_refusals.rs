@@ -337,6 +337,11 @@ fn on_a_disk_that_fills_up() {
     let status = world.thought(&["status", "--json"]);
     assert!(status.stdout.contains("disk-full"), "{}", status.stdout);
     assert_eq!(world.append("small", &text).code, 4, "it stays refused");
+    // Who asks about the log itself is told what the inbox says of it.
+    let why = world.thought(&["why", "log", "--json"]).expect(0).json();
+    assert_eq!((&why["kind"], &why["state"]), (&"waiting".into(), &"log-unwritable".into()));
+    assert!(why["fact"].as_str().unwrap().contains("disk-full"), "{why}");
+    assert!(why["since"].is_string() && why["commands"] == serde_json::json!(["thought doctor"]), "{why}");
     // A look that finds what cannot be kept says so, and does not wait for room.
     std::fs::write(world.notes.join("found.md"), &text).unwrap();
     let looked = world.thought(&["source", "look", "filesystem:notes"]).expect(4);
@@ -345,6 +350,7 @@ fn on_a_disk_that_fills_up() {
     std::fs::remove_file(&ballast).unwrap();
     world.until(&["status", "--json"], |answer| !answer.stdout.contains("disk-full"));
     world.append("small", "fits again").expect(0);
+    assert_eq!(world.thought(&["why", "log", "--json"]).expect(0).json()["state"], "sound");
     assert_eq!(world.thought(&notes).expect(0).lines().len(), kept + 1);
     assert_eq!(running.stop(), 0);
     world.thought(&["verify"]).expect(0);

@@ -76,4 +76,16 @@ fn without_room_for_the_worker() {
     assert!(seen.contains("(worker-no-room)") && seen.contains("bytes"), "{sandbox}");
     assert!(seen.contains(world.data.to_str().unwrap()), "{sandbox}");
     assert!(sandbox["fix"].as_str().unwrap().contains("free some space"), "{sandbox}");
+    // With room for the log and not for the worker, a service says it in its own log, and says it once.
+    let ballast = std::fs::OpenOptions::new().write(true).open(world.data.join("ballast")).unwrap();
+    ballast.set_len(ballast.metadata().unwrap().len().saturating_sub(2 << 20)).unwrap();
+    let running = world.serve(&[]);
+    world.until(&["--version"], |_| world.log().contains("worker-no-room"));
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    let log = world.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("worker-no-room")).collect();
+    let says = |words: &str| lines[0].contains(words);
+    assert!(lines.len() == 1 && says("no worker can be started") && says("free some space"), "{log}");
+    assert!(says("bytes") && says(world.data.to_str().unwrap()), "{log}");
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use thoughtstream_domain::declaration::bump;
 
+use crate::chaos_refusals::{mount_small, with_a_disk_of_its_own};
 use crate::cli_world::World;
 
 fn members(value: &Value) -> BTreeSet<&str> {
@@ -36,6 +37,26 @@ fn a_measurement_is_one_row_or_one_ratio_a_line_and_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 0);
     let nowhere = world.thought(&["bench", "--quick", "--json", "/nowhere"]).expect(4);
     assert!(nowhere.stdout.is_empty() && nowhere.stderr.contains("bench.disk"), "{nowhere:?}");
+}
+
+#[test]
+fn a_goal_that_is_missed_is_said_and_is_no_failure() {
+    with_a_disk_of_its_own("cli_shapes::on_a_disk_that_costs_nothing");
+}
+
+#[test]
+#[ignore = "it needs a disk of its own; the test above runs it on one"]
+fn on_a_disk_that_costs_nothing() {
+    let world = World::new();
+    let disk = world.base().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    // In memory a sync costs nothing, and no writer comes near that.
+    mount_small(&disk, 1024);
+    let told = world.thought(&["bench", "--quick", disk.to_str().unwrap()]).expect(0).stdout;
+    let missed = |line: &str| line.starts_with("one writer's p50") && line.ends_with("missed");
+    assert!(told.lines().any(missed), "{told}");
+    let help = world.thought(&["bench", "--help"]).expect(0).stdout;
+    assert!(help.contains("ends with 0, whether a goal is met or missed"), "{help}");
 }
 
 #[test]

@@ -89,6 +89,16 @@ async fn a_token_that_is_replaced_is_used_without_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_wrong_with_asking_for_updates_is_over_once_a_bot_is_told_them() {
+    moved_to_a_webhook(|_| String::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_wrong_with_asking_for_updates_is_over_once_telegram_has_taken_the_webhook() {
+    moved_to_a_webhook(|listen| format!(", url: \"http://{listen}/garden\"")).await;
+}
+
+/// Lets a bot ask with a token that is wrong, then lets it be told at a webhook; `url` is what its settings say more.
+async fn moved_to_a_webhook(url: fn(std::net::SocketAddr) -> String) {
     let telegram = Rehearsal::start(Script::default()).await.unwrap();
     let world = World::with_config();
     configure(&world, &telegram.telegram_url, 0o600);
@@ -96,20 +106,31 @@ async fn what_was_wrong_with_asking_for_updates_is_over_once_a_bot_is_told_them(
     std::fs::write(credentials.join("telegram-garden"), "100000001:revoked").unwrap();
     tokio::task::spawn_blocking(move || {
         let running = world.serve(&[]);
-        world.until(&["inbox"], |answer| answer.stdout.contains("unauthorised"));
+        let refused = |answer: &super::cli_world::Answer| answer.stdout.contains("unauthorised");
+        world.until(&["inbox"], refused);
         assert_eq!(running.stop(), 0);
-        std::fs::write(credentials.join("telegram-garden"), TOKEN).unwrap();
         let secret = credentials.join("secret");
         std::fs::write(&secret, "s3cret").unwrap();
         std::fs::set_permissions(secret, std::fs::Permissions::from_mode(0o600)).unwrap();
         let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let config = world.config.join("config.yaml");
-        let hook =
-            format!("    mode: webhook\n    webhook: {{ listen: \"{listen}\", secret: secret }}\n    chats:");
+        let url = url(listen);
+        let hook = format!(
+            "    mode: webhook\n    webhook: {{ listen: \"{listen}\", secret: secret{url} }}\n    chats:"
+        );
         let text = std::fs::read_to_string(&config).unwrap();
         std::fs::write(&config, text.replace("    chats:", &hook)).unwrap();
         let running = world.serve(&[]);
+        if !url.is_empty() {
+            // It is not over by listening alone: Telegram refuses the token still.
+            world.until(&["tree"], |answer| answer.stdout.contains("webhook unauthorised"));
+            world.until(&["inbox"], refused);
+        }
+        std::fs::write(credentials.join("telegram-garden"), TOKEN).unwrap();
+        world.thought(&["source", "look", "telegram:garden"]).expect(0);
         world.until(&["inbox"], |answer| answer.stdout == "nothing waits\n");
+        let set = telegram.counters().telegram.methods.get("setWebhook").copied().unwrap_or_default();
+        assert_eq!(set > 0, !url.is_empty());
         assert_eq!(running.stop(), 0);
         world.thought(&["verify"]).expect(0);
     })
