@@ -20,10 +20,23 @@ fn files_that_name_an_id_twice_are_named() {
     assert!(path == "one.md" || path == "two.md", "{path}");
     let why = world.thought(&["why", "filesystem:notes"]).expect(0).stdout;
     assert!(why.contains(&format!("whose id another file has: {path}")), "{why}");
+    // Each of the two names the other, whichever is asked about.
+    let files = ["event", "list", "--json", "--source", "filesystem:notes"];
+    let files = world.thought(&files).expect(0).lines();
+    let owner = if path == "one.md" { "two.md" } else { "one.md" };
+    let about = |name: &str| {
+        let event = files.iter().find(|event| event["payload"]["path"] == name).unwrap();
+        world.thought(&["why", event["payload"]["documentId"].as_str().unwrap()]).expect(0).stdout
+    };
+    let (double, first) = (about(&path), about(owner));
+    assert!(double.contains(&format!("its file names the id that {owner} has; each is")), "{double}");
+    assert!(first.contains(&format!("its id is named by {path} as well; each is")), "{first}");
+    assert!(first.contains("$ thought source skipped filesystem:notes"), "{first}");
     // Both are documents all the same, and the mended one ends it.
     std::fs::write(world.notes.join(&path), "---\nid: another\n---\n# text\n").unwrap();
     world.thought(&["source", "look", "filesystem:notes"]).expect(0);
     world.until(&["inbox"], |answer| answer.stdout == "nothing waits\n");
+    assert!(!about(owner).contains("as well"), "it is over");
     assert_eq!(running.stop(), 0);
 }
 

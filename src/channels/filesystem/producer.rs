@@ -219,13 +219,20 @@ impl FilesystemProducer {
         self.held.as_ref()
     }
 
-    /// Returns what the last look skipped, with the files whose id is not used named as well.
+    /// Returns what the last look skipped, with the files whose id is not used named as well, and who has it.
     #[must_use]
     pub fn report_of(&self, scan: &Scan) -> SkipReport {
         let mut report = scan.skipped.clone();
-        for path in self.duplicates.keys() {
+        if self.duplicates.is_empty() {
+            return report;
+        }
+        let live = self.known.0.documents.values().filter(|document| !document.removed);
+        let named = live.filter_map(|document| Some((document.named.as_deref()?, document.path.as_str())));
+        let owners: BTreeMap<&str, &str> = named.collect();
+        for (path, (id, _)) in &self.duplicates {
+            let owner = owners.get(id.as_str()).map(|owner| name::shown(owner.as_bytes()));
             let shown = name::shown(path.as_bytes());
-            report.add(Skip { shown, reason: SkipReason::DuplicateId, bytes: None });
+            report.add(Skip { shown, reason: SkipReason::DuplicateId, bytes: None, owner });
         }
         report
     }

@@ -122,6 +122,9 @@ pub struct Skip {
     /// How large it is, where that is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// The file that has the id it names, made safe to print, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 /// All that was skipped.
@@ -498,7 +501,7 @@ impl<'a, 'i> Walk<'a, 'i> {
     }
 
     fn skip_shown(&mut self, shown: String, reason: SkipReason, bytes: Option<u64>) {
-        self.skipped.add(Skip { shown, reason, bytes });
+        self.skipped.add(Skip { shown, reason, bytes, owner: None });
     }
 
     /// Finds the directories that changed while others were read.

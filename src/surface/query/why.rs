@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::change::event_ids;
 use thoughtstream_channels::filesystem::scan::SkipReason;
 use thoughtstream_domain::accounting::BUDGET_EXHAUSTED;
-use thoughtstream_domain::commit::ExecutionKey;
+use thoughtstream_domain::commit::{Document, ExecutionKey};
 use thoughtstream_domain::dispatch::{AwaitedReply, State as DeliveryState};
 use thoughtstream_domain::event::{Event, Payload};
 use thoughtstream_domain::id::{
     ConsumerId, ConsumerKey, DeliveryId, DocumentId, EventId, ExecutionId, SourceId,
 };
 use thoughtstream_domain::lifecycle::{Closure, Execution, ExecutionState, RunState};
+use thoughtstream_domain::text::printable;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
@@ -84,7 +85,7 @@ pub fn why(look: &Look<'_>, id: &str) -> Result<Why, Failure> {
         return of_event(look, &find(&look.reader.showing_damage(), &event)?);
     }
     if let Ok(document) = DocumentId::parse(id) {
-        return of_document(look.reader, &document);
+        return of_document(look, &document);
     }
     if let Ok(source) = SourceId::parse(id) {
         return of_source(look, &source);
@@ -383,10 +384,11 @@ fn waits_for(key: &ConsumerKey, awaited: &AwaitedReply, until: Timestamp) -> Why
     Why { since, next: Some(until), commands, ..plain(key, "consumer", AwaitedReply::CODE, fact) }
 }
 
-fn of_document(reader: &Reader, id: &DocumentId) -> Result<Why, Failure> {
+fn of_document(look: &Look<'_>, id: &DocumentId) -> Result<Why, Failure> {
+    let reader = look.reader;
     for head in reader.sources()? {
         let Some(document) = reader.document(&head.source, id)? else { continue };
-        let (state, fact) = if document.removed {
+        let (state, mut fact) = if document.removed {
             (
                 "removed",
                 format!("it was removed from {}; its {} versions stay", head.source, document.revision),
@@ -403,9 +405,34 @@ fn of_document(reader: &Reader, id: &DocumentId) -> Result<Why, Failure> {
             |event| format!("thought event lineage {}", event.id),
         );
         let since = last.map(|event| event.recorded_at);
-        return Ok(Why { since, commands: vec![command], ..plain(id, "document", state, fact) });
+        let mut commands = vec![command];
+        if let Some(same) = same_id(look, &document) {
+            fact.push_str(&same);
+            commands.push(format!("thought source skipped {}", document.source));
+        }
+        return Ok(Why { since, commands, ..plain(id, "document", state, fact) });
     }
     Err(unknown("document", id))
+}
+
+/// Names the files that share an id with a document; nothing where there are none, or nobody has looked.
+fn same_id(look: &Look<'_>, document: &Document) -> Option<String> {
+    let report = look.live?.skipped.get(&document.source)?.as_ref()?;
+    let path = printable(&document.path);
+    let doubles = || report.shown.iter().filter(|skip| skip.reason == SkipReason::DuplicateId);
+    let way_out = "each is a document of its own: give each an id of its own";
+    if document.removed {
+        return None;
+    }
+    if let Some(double) = doubles().find(|double| double.shown == path) {
+        let owner = double.owner.as_deref().unwrap_or("another file");
+        return Some(format!("; its file names the id that {owner} has; {way_out}"));
+    }
+    let others: Vec<&str> = doubles()
+        .filter(|double| double.owner.as_deref() == Some(path.as_str()))
+        .map(|double| double.shown.as_str())
+        .collect();
+    (!others.is_empty()).then(|| format!("; its id is named by {} as well; {way_out}", others.join(", ")))
 }
 
 fn of_source(look: &Look<'_>, source: &SourceId) -> Result<Why, Failure> {

@@ -29,7 +29,7 @@ use crate::config::Folder;
 use crate::failure::Failure;
 
 /// The version of these frames; it rises when another side would misread one.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The largest greeting: a root of 4,096 bytes, however it is spelled.
 pub const GREETING_BYTES_MAX: usize = 32 << 10;

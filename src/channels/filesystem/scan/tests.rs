@@ -125,7 +125,7 @@ fn a_private_key_under_an_innocent_name_is_skipped() {
     assert!(scan.files.is_empty());
     assert_eq!(
         scan.skipped.shown,
-        [Skip { shown: "backup.txt".to_owned(), reason: SkipReason::PrivateKey, bytes: None }]
+        [Skip { shown: "backup.txt".to_owned(), reason: SkipReason::PrivateKey, bytes: None, owner: None }]
     );
 }
 

@@ -47,7 +47,7 @@ impl Played {
     async fn admit(&mut self) {
         assert_eq!(self.hear().await["source"], "filesystem:notes");
         let admitted =
-            json!({ "protocol": 1, "version": "x", "pid": 7, "since": "2026-01-01T00:00:00.000Z" });
+            json!({ "protocol": PROTOCOL, "version": "x", "pid": 7, "since": "2026-01-01T00:00:00.000Z" });
         self.say(&json!({ "admitted": admitted })).await;
     }
 }

@@ -344,6 +344,7 @@ fn printable(mut report: SkipReport) -> SkipReport {
     report.shown.truncate(SKIPPED_NAMES_MAX);
     for skip in &mut report.shown {
         skip.shown = excerpt(&skip.shown, SKIPPED_NAME_MAX);
+        skip.owner = skip.owner.as_deref().map(|owner| excerpt(owner, SKIPPED_NAME_MAX));
     }
     report
 }

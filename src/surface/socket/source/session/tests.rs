@@ -166,11 +166,12 @@ async fn what_the_log_does_not_take_is_said_and_ends_the_session_unless_it_was_o
 #[tokio::test]
 async fn names_of_what_was_skipped_are_made_such_that_they_can_be_shown() {
     let names: Vec<Value> = (0..SKIPPED_NAMES_MAX + 1)
-        .map(|_| json!({ "shown": "a\u{1b}[2Jb\u{202e}", "reason": "denied" }))
+        .map(|_| json!({ "shown": "a\u{1b}[2Jb\u{202e}", "reason": "denied", "owner": "c\u{1b}d" }))
         .collect();
     let report: SkipReport =
         serde_json::from_value(json!({ "counts": { "denied": 2001 }, "shown": names })).unwrap();
     let report = printable(report);
     assert_eq!(report.shown.len(), SKIPPED_NAMES_MAX);
     assert_eq!(report.shown[0].shown, "a\\u{1b}[2Jb\\u{202e}");
+    assert_eq!(report.shown[0].owner.as_deref(), Some("c\\u{1b}d"));
 }
