@@ -37,7 +37,8 @@ impl Ledger for FakeLedger {
         &mut self,
         group: &[Arc<Commit>],
         _: &mut dyn FnMut() -> Result<(), crate::supervisor::Fault>,
-    ) -> Result<Vec<Verdict>, LedgerError> {
+        answer: &mut dyn FnMut(Vec<Verdict>, u64),
+    ) -> Result<(), LedgerError> {
         self.groups.push(group.len());
         let fault = self.script.pop();
         if fault == Some(Fault::DiskFull) {
@@ -49,7 +50,10 @@ impl Ledger for FakeLedger {
                 Err(LedgerError::Unwritable { code: "disk-full".into(), nothing_written: false })
             }
             Some(Fault::PanicAfterWrite) => panic!("scripted"),
-            Some(Fault::DiskFull) | None => Ok(verdicts),
+            Some(Fault::DiskFull) | None => {
+                answer(verdicts, self.head());
+                Ok(())
+            }
         }
     }
 

@@ -9,8 +9,9 @@ use thoughtstream_domain::commit::{Commit, Verdict};
 use thoughtstream_domain::id::{SourceId, TypeRef};
 use thoughtstream_domain::registry::Hashes;
 use thoughtstream_domain::time::Timestamp;
+use tokio::sync::oneshot;
 
-use super::queue::{Pending, Queue, Taken};
+use super::queue::{Outcome, Pending, Queue, Taken};
 use super::{LogError, LogHandle, LogState};
 use crate::hub::Moved;
 use crate::killpoint::{KillPoint, KillPoints, KillSite};
@@ -22,15 +23,17 @@ const PROBE_EVERY: Duration = Duration::from_millis(500);
 /// Is what the writer thread needs of the store; a test puts a faulty one in its place.
 pub trait Ledger: Send + 'static {
     /// Applies a group in one durable step; each commit gets its own verdict. `inside` is called when the group
-    /// is written and not durable yet.
+    /// is written and not durable yet, `answer` as soon as it is, with the verdicts and the last durable position.
+    /// Whoever looks from then on finds it.
     ///
     /// # Errors
-    /// [`LedgerError`] if nothing is known about the group; [`Ledger::reopen`] comes next.
+    /// [`LedgerError`] if nothing is known about the group, and `answer` was not called; [`Ledger::reopen`] comes next.
     fn apply(
         &mut self,
         group: &[Arc<Commit>],
         inside: &mut dyn FnMut() -> Result<(), Fault>,
-    ) -> Result<Vec<Verdict>, LedgerError>;
+        answer: &mut dyn FnMut(Vec<Verdict>, u64),
+    ) -> Result<(), LedgerError>;
 
     /// Does upkeep that is due (a checkpoint), and says after how long the next may be due.
     ///
@@ -247,10 +250,14 @@ impl Loop {
 
     fn group(&self, ledger: &mut dyn Ledger, group: Vec<Pending>) -> Result<(), Broken> {
         self.site.pass_blocking(KillPoint::CommitBefore)?;
-        let (commits, replies): (Vec<_>, Vec<_>) = group.into_iter().map(|p| (p.commit, p.reply)).unzip();
+        let (commits, mut replies): (Vec<_>, Vec<_>) = group.into_iter().map(|p| (p.commit, p.reply)).unzip();
         let mut inside = || self.site.pass_blocking(KillPoint::CommitInside);
-        let verdicts = match ledger.apply(&commits, &mut inside) {
-            Ok(verdicts) => verdicts,
+        let mut told = Ok(());
+        let mut answer = |verdicts: Vec<Verdict>, head| {
+            told = self.tell(&commits, std::mem::take(&mut replies), &verdicts, head);
+        };
+        match ledger.apply(&commits, &mut inside, &mut answer) {
+            Ok(()) => told?,
             Err(error) => {
                 if let LedgerError::Unwritable { code, nothing_written: true } = &error {
                     for reply in replies {
@@ -260,16 +267,27 @@ impl Loop {
                 // Any other error drops the replies: unknown to those who wait.
                 return Err(error.into());
             }
-        };
+        }
+        self.args.status.settled();
+        self.site.pass_blocking(KillPoint::CommitAfter)?;
+        Ok(())
+    }
+
+    /// Answers and wakes: the group is durable. Whoever looks now waits until the store shows it.
+    fn tell(
+        &self,
+        commits: &[Arc<Commit>],
+        replies: Vec<oneshot::Sender<Outcome>>,
+        verdicts: &[Verdict],
+        head: u64,
+    ) -> Result<(), Fault> {
         self.site.pass_blocking(KillPoint::CommitAfterSync)?;
-        self.args.log.head.send_replace(ledger.head());
-        for (reply, verdict) in replies.into_iter().zip(&verdicts) {
+        self.args.log.head.send_replace(head);
+        for (reply, verdict) in replies.into_iter().zip(verdicts) {
             // Whoever asked may be gone; the commit stands all the same.
             drop(reply.send(Ok(verdict.clone())));
         }
-        self.args.log.hub.announce(moved(&commits, &verdicts));
-        self.args.status.settled();
-        self.site.pass_blocking(KillPoint::CommitAfter)?;
+        self.args.log.hub.announce(moved(commits, verdicts));
         Ok(())
     }
 

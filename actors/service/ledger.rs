@@ -45,7 +45,7 @@ impl StoreLedger {
             let stopped = of_service(&stopped, &format!("{incarnation}/stopped"));
             let commit = Commit { appends: vec![stopped], ..Commit::default() };
             // Without the note the next start is a careful one; the log is closed all the same.
-            drop(self.apply(&[Arc::new(commit)], &mut || Ok(())));
+            drop(self.apply(&[Arc::new(commit)], &mut || Ok(()), &mut |_, _| {}));
         }
         self.writer.close().map_err(|e| self.explain(e))
     }
@@ -75,15 +75,19 @@ impl Ledger for StoreLedger {
         &mut self,
         group: &[Arc<Commit>],
         inside: &mut dyn FnMut() -> Result<(), Fault>,
-    ) -> Result<Vec<Verdict>, LedgerError> {
+        answer: &mut dyn FnMut(Vec<Verdict>, u64),
+    ) -> Result<(), LedgerError> {
         let now = self.clock.now();
         let mut inside = || inside().map_err(std::io::Error::other);
-        let verdicts =
-            self.writer.apply_probed(group, now, &mut inside).map_err(|error| self.explain(error))?;
-        for placed in verdicts.iter().filter_map(Verdict::placed).flatten() {
-            self.head = self.head.max(placed.position);
-        }
-        Ok(verdicts)
+        let head = &mut self.head;
+        let mut answer = |verdicts: Vec<Verdict>| {
+            for placed in verdicts.iter().filter_map(Verdict::placed).flatten() {
+                *head = (*head).max(placed.position);
+            }
+            answer(verdicts, *head);
+        };
+        let applied = self.writer.apply_answering(group, now, &mut inside, &mut answer);
+        applied.map_err(|error| self.explain(error))
     }
 
     fn upkeep(&mut self) -> Result<Duration, LedgerError> {

@@ -232,6 +232,7 @@ impl Reader {
 
     /// Runs a function on one short read transaction.
     pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> Result<T, RowError>) -> Result<T, RowError> {
+        self.shared.wait_until_shown();
         let database = self.shared.database()?;
         let tx = database.begin_read().map_err(RowError::storage)?;
         // A page that redb cannot read is damage like any other, and not the end of whoever looks at it.

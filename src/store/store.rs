@@ -11,7 +11,7 @@ mod open;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use redb::Database;
@@ -82,6 +82,8 @@ pub enum Presence {
 pub(crate) struct Shared {
     /// Absent only while the log is being opened anew, or when that failed.
     database: RwLock<Option<Database>>,
+    /// Held by the writer from when a group is answered until it is shown.
+    unshown: RwLock<()>,
     pub(crate) names: Names,
     pub(crate) mark: [u8; 16],
 }
@@ -91,7 +93,7 @@ impl Shared {
     pub(crate) fn new(database: Database, mark: [u8; 16]) -> Result<Self, RowError> {
         let names = Names::default();
         load_names(&database, &names)?;
-        Ok(Self { database: RwLock::new(Some(database)), names, mark })
+        Ok(Self { database: RwLock::new(Some(database)), unshown: RwLock::default(), names, mark })
     }
 
     /// Closes the database once nobody reads it any more.
@@ -102,6 +104,17 @@ impl Shared {
     /// Gives `change` the database alone; readers wait until it is done.
     pub(crate) fn alone<T>(&self, change: impl FnOnce(&mut Database) -> T) -> Option<T> {
         self.database.write().unwrap_or_else(PoisonError::into_inner).as_mut().map(change)
+    }
+
+    /// Lets everyone who begins to look wait until what is answered is shown, which ends with the guard, whether redb
+    /// took it or failed.
+    pub(crate) fn hold_looks(&self) -> RwLockWriteGuard<'_, ()> {
+        self.unshown.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until everything that was answered is shown.
+    pub(crate) fn wait_until_shown(&self) {
+        drop(self.unshown.read().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Gives the database back.

@@ -2,9 +2,10 @@
 //!
 //! One group is one redb transaction and one journal frame. Each commit is checked before its first row is
 //! staged, so a refused one leaves nothing behind and the rest go on. When all are checked, the frame is written and
-//! synced: the durable point. redb takes what the frame says, shows it to readers without a sync of its own, and
-//! catches up at the next checkpoint. The writer belongs to one thread; it decides nothing about when to run or what
-//! to do when it fails.
+//! synced: the durable point, and everybody is answered. Only then does redb take what the frame says and show it,
+//! without a sync of its own; whoever looks in between waits that moment, so nobody looks and misses what was answered.
+//! redb catches up at the next checkpoint. The writer belongs to one thread; it decides nothing about when to run or
+//! what to do when it fails.
 
 mod account;
 mod append;
@@ -200,20 +201,24 @@ impl Writer {
         group: &[C],
         now: Timestamp,
     ) -> Result<Vec<Verdict>, WriteError> {
-        self.apply_probed(group, now, &mut || Ok(()))
+        let mut verdicts = Vec::new();
+        self.apply_answering(group, now, &mut || Ok(()), &mut |answers| verdicts = answers)?;
+        Ok(verdicts)
     }
 
-    /// Does the same, and calls `inside` when the group is written and not durable yet: a rehearsal makes it
-    /// end there.
+    /// Does the same, and hands the verdicts on as soon as they are durable, before redb has taken them: whoever is
+    /// answered goes on while it does. A look that begins after that waits for it. `answer` is called once, or there is
+    /// an error. `inside` is called when the group is written and not durable yet: a rehearsal makes it end there.
     ///
     /// # Errors
     /// As [`Self::apply`]; an error of `inside` is one of the disk.
-    pub fn apply_probed<C: Borrow<Commit>>(
+    pub fn apply_answering<C: Borrow<Commit>>(
         &mut self,
         group: &[C],
         now: Timestamp,
         inside: &mut dyn FnMut() -> std::io::Result<()>,
-    ) -> Result<Vec<Verdict>, WriteError> {
+        answer: &mut dyn FnMut(Vec<Verdict>),
+    ) -> Result<(), WriteError> {
         if self.failed {
             return Err(WriteError::MustReopen);
         }
@@ -223,12 +228,19 @@ impl Writer {
         if !self.journal.has_room(bytes.min(GROUP_BYTES_MAX) * 2) {
             self.checkpoint()?;
         }
-        let result = self.apply_in_transaction(group, now, inside);
+        // Until the end is reached: a panic on the way leaves a writer that may know less than the journal.
+        self.failed = true;
+        let result = self.apply_in_transaction(group, now, inside, answer);
+        self.failed = match &result {
+            Ok(Shown::Taken) | Err(WriteError::NoSpace { .. } | WriteError::Damaged { .. }) => false,
+            Ok(Shown::Behind)
+            | Err(WriteError::Failed(_) | WriteError::Unknown(_) | WriteError::MustReopen) => true,
+        };
         if result.is_err() {
             // Whatever was cached from the dropped transaction never happened.
             self.cache.roll_back();
         }
-        result
+        result.map(drop)
     }
 
     /// Returns how many bytes may still be written to the log's disk, if it can tell.
@@ -255,7 +267,8 @@ impl Writer {
         group: &[C],
         now: Timestamp,
         inside: &mut dyn FnMut() -> std::io::Result<()>,
-    ) -> Result<Vec<Verdict>, WriteError> {
+        answer: &mut dyn FnMut(Vec<Verdict>),
+    ) -> Result<Shown, WriteError> {
         let shared = self.shared.clone();
         let database = shared.database().map_err(|_| WriteError::MustReopen)?;
         let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
@@ -265,16 +278,14 @@ impl Writer {
         let verdicts = match group_state.apply_all(&mut rows, group) {
             Ok(verdicts) => verdicts,
             Err(RowError::Damaged { place }) => return Err(WriteError::Damaged { place }),
-            Err(RowError::Storage(source)) => {
-                self.failed = true;
-                return Err(WriteError::Failed(source));
-            }
+            Err(RowError::Storage(source)) => return Err(self.fail(source)),
         };
         self.frame.clear();
         let mut tables = rows.into_frame(&mut self.frame);
         let size = self.frame.body_bytes();
         if size == 0 {
-            return Ok(verdicts);
+            answer(verdicts);
+            return Ok(Shown::Taken);
         }
         if !self.journal.has_room(size) {
             // Larger than the journal takes: redb's own commit is the durable point, and a checkpoint too.
@@ -285,24 +296,29 @@ impl Writer {
             self.cache.publish(&self.shared.names);
             tx.commit().map_err(|error| self.unknown(Box::new(error)))?;
             self.checkpointed(end);
-            return Ok(verdicts);
+            answer(verdicts);
+            return Ok(Shown::Taken);
         }
         let sealed = self.journal.seal(&mut self.frame);
         let written = self.journal.append(&self.frame, sealed, inside);
         written.map_err(|error| self.unknown(error.into()))?;
         self.cache.publish(&self.shared.names);
         // Durable from here on: what redb fails to take is brought into the log by the next open. The same answer.
+        let _unshown = shared.hold_looks();
+        answer(verdicts);
         let put = put_frame(&mut tables, self.frame.body(), sealed);
         drop(tables);
         let shown = put.and_then(|()| {
             tx.set_durability(Durability::None)?;
             Ok(tx.commit()?)
         });
-        if let Err(error) = shown {
-            self.failed = true;
-            tracing::warn!(%error, "log.commit_after_sync_failed");
-        }
-        Ok(verdicts)
+        Ok(match shown {
+            Ok(()) => Shown::Taken,
+            Err(error) => {
+                tracing::warn!(%error, "log.commit_after_sync_failed");
+                Shown::Behind
+            }
+        })
     }
 
     fn fail(&mut self, error: Failure) -> WriteError {
@@ -375,6 +391,13 @@ impl Writer {
         self.last_checkpoint = None;
         Ok(())
     }
+}
+
+/// Says whether redb has taken what is durable.
+enum Shown {
+    Taken,
+    /// The next open brings it in.
+    Behind,
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -1,6 +1,7 @@
 //! What the whole store promises, on simulated disks and in real directories.
 
 mod accounts;
+mod answers;
 mod compaction;
 mod conversation;
 mod copies;

@@ -97,10 +97,14 @@ impl Writer {
     fn commit_carried(&mut self, end: Mark) -> Result<(), WriteError> {
         let shared = self.shared.clone();
         let database = shared.database().map_err(|_| WriteError::MustReopen)?;
+        // As for a group: a panic on the way leaves a writer that must be opened again.
+        self.failed = true;
         let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
         tx.set_quick_repair(true);
         self.note_applied(&tx, end)?;
-        tx.commit().map_err(|error| self.fail(error.into()))
+        tx.commit().map_err(|error| self.fail(error.into()))?;
+        self.failed = false;
+        Ok(())
     }
 
     fn note_applied(&mut self, tx: &redb::WriteTransaction, mark: Mark) -> Result<(), WriteError> {

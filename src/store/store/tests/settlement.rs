@@ -316,7 +316,10 @@ fn what_a_group_that_failed_said_of_a_pause_is_forgotten() {
     let (_, mut store, notes) = with_notes(2);
     let mut fails = || Err(std::io::Error::other("as told"));
     let opening = Execution::fix(&frame(), &notes[..1]).open(&frame(), 0);
-    store.writer.apply_probed(&[set_paused(true)], at(50), &mut fails).unwrap_err();
+    store
+        .writer
+        .apply_answering(&[set_paused(true)], at(50), &mut fails, &mut |_| unreachable!())
+        .unwrap_err();
     store.writer.reopen().unwrap();
     let paused = store.reader.control(&consumer().id).unwrap().is_some_and(|control| control.is_paused());
     assert_eq!(matches!(one(&mut store, &opening), Verdict::Refused(Refusal::Paused { .. })), paused);
