@@ -14,14 +14,22 @@ use crate::cli_world::{Answer, World};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes a world in which things may be made to fail.
-fn rehearsal() -> World {
+pub(crate) fn rehearsal() -> World {
     let mut world = World::with_config();
     world.data = world.base().join("rehearsal");
     world.thought(&["rehearsal", "create"]).expect(0);
     world
 }
 
-fn arm(world: &World, point: &str, action: &str) {
+/// Configures how long open work may go on when the service is told to stop.
+pub(crate) fn drains_for(world: &World, drain: &str) {
+    let config = world.config.join("config.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let kept: Vec<&str> = text.lines().filter(|line| !line.starts_with("drain:")).collect();
+    std::fs::write(&config, format!("{}\ndrain: {drain}\n", kept.join("\n"))).unwrap();
+}
+
+pub(crate) fn arm(world: &World, point: &str, action: &str) {
     world.thought(&["rehearsal", "arm", point, action]).expect(0);
 }
 
@@ -34,6 +42,14 @@ fn appending(world: &World, key: &str) -> Child {
     let mut command = world.command(&arguments);
     command.stdin(std::fs::File::open(payload).unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().unwrap()
+}
+
+/// Begins to append a note, which the writer then holds.
+fn held(world: &World, key: &str) -> Child {
+    arm(world, "commit.before", "hold");
+    let append = appending(world, key);
+    until_logged(world, "commit.before");
+    append
 }
 
 fn ended(mut child: Child) {
@@ -49,10 +65,7 @@ fn until_logged(world: &World, words: &str) {
 #[test]
 fn a_first_signal_lets_open_work_go_on_and_a_second_one_ends_it_at_once() {
     let world = rehearsal();
-    let config = world.config.join("config.yaml");
-    let text = std::fs::read_to_string(&config).unwrap();
-    let kept: Vec<&str> = text.lines().filter(|line| !line.starts_with("drain:")).collect();
-    std::fs::write(&config, kept.join("\n") + "\ndrain: 10m\n").unwrap();
+    drains_for(&world, "10m");
     let running = world.serve(&[]);
     world.until_idle();
     let tasks = "thoughtstream/consumers/document-tasks";
@@ -138,8 +151,7 @@ fn the_service_manager_hears_of_work_that_moves_and_nothing_once_the_writer_is_s
         running.tells("WATCHDOG=1");
     }
     assert_eq!(writer(&world).get("answering"), None, "it is told only of those who do not");
-    arm(&world, "commit.before", "hold");
-    let append = appending(&world, "k");
+    let append = held(&world, "k");
     let begun = Instant::now();
     // Fifty times as long as between two reports.
     while running.tells_within("WATCHDOG=1", Duration::from_secs(5)) {
@@ -315,9 +327,7 @@ fn whoever_is_being_answered_by_a_service_that_then_stands_still_is_told_so_and_
     world.append("first", "x").expect(0);
     let tail = ["event", "tail", "--source", "notes:test", "--after", "0"];
     let followers = [&tail[..], &["tree", "--watch", "--json"]].map(|arguments| following(&world, arguments));
-    arm(&world, "commit.before", "hold");
-    let append = appending(&world, "k");
-    until_logged(&world, "commit.before");
+    let append = held(&world, "k");
     // A person at a terminal is told while it waits.
     let terminal = nix::pty::openpty(None, None).unwrap();
     let mut command = world.command(&tail);
@@ -355,15 +365,10 @@ fn an_answer_that_takes_its_time_is_waited_for_while_the_service_greets_whoever_
     let worlds = [rehearsal(), rehearsal()];
     let begun: Vec<_> = worlds.iter().zip([false, true]).collect();
     let open = begun.into_iter().map(|(world, drains)| {
-        let config = world.config.join("config.yaml");
-        let text = std::fs::read_to_string(&config).unwrap();
-        let kept: Vec<&str> = text.lines().filter(|line| !line.starts_with("drain:")).collect();
-        std::fs::write(&config, kept.join("\n") + "\ndrain: 10m\n").unwrap();
+        drains_for(world, "10m");
         let running = world.serve(&[]);
         world.until_idle();
-        arm(world, "commit.before", "hold");
-        let append = appending(world, "k");
-        until_logged(world, "commit.before");
+        let append = held(world, "k");
         if drains {
             // Its doors are closed, and whoever is inside is answered.
             running.signal(Signal::SIGTERM);
