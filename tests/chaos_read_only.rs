@@ -3,8 +3,10 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::chaos_refusals::with_a_disk_of_its_own;
+use crate::cli_ends::{arm, drains_for, rehearsal};
 use crate::cli_world::World;
 
 fn run(program: &str, arguments: &[&str]) {
@@ -82,6 +84,35 @@ fn below_a_mount_for_reading_only() {
     world.thought(&["stop"]).expect(0);
     assert_eq!(running.wait(), 0);
     refused(&world);
+    run("umount", &[&data]);
+    assert_eq!(world.serve(&[]).stop(), 0);
+    world.thought(&["verify"]).expect(0);
+}
+
+#[test]
+fn whoever_stops_a_service_that_cannot_record_that_it_drains_waits_as_long_as_it_may_take() {
+    with_a_disk_of_its_own("chaos_read_only::a_long_drain_below_a_mount_for_reading_only");
+}
+
+#[test]
+#[ignore = "it needs mounts of its own; the test above runs it with them"]
+fn a_long_drain_below_a_mount_for_reading_only() {
+    let world = rehearsal();
+    // Longer than a service without a drain is given to close what it holds.
+    drains_for(&world, "17s");
+    let running = world.serve(&[]);
+    world.until_idle();
+    arm(&world, "attempt.runner.inside", "hold");
+    std::fs::write(world.notes.join("a.md"), "# One\n").unwrap();
+    world.until(&["run", "list", "--json", "--state", "started"], |answer| !answer.stdout.is_empty());
+    let data = text(&world.data).to_owned();
+    run("mount", &["--bind", &data, &data]);
+    run("mount", &["-o", "remount,bind,ro", &data]);
+    let (begun, told) = (Instant::now(), world.thought(&["stop", "--json"]).expect(0).json());
+    assert!(begun.elapsed() > Duration::from_secs(16), "nothing was open");
+    assert!(world.log().contains("the end is not told to others"), "{}", world.log());
+    assert_eq!(told, serde_json::json!({ "done": "stopped", "id": "service" }));
+    assert_eq!(running.wait(), 0);
     run("umount", &[&data]);
     assert_eq!(world.serve(&[]).stop(), 0);
     world.thought(&["verify"]).expect(0);

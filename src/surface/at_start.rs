@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use thoughtstream_domain::id::SourceId;
 
@@ -19,6 +20,7 @@ type Parts = BTreeMap<String, String>;
 #[derive(Debug)]
 pub struct AtStart {
     started: Parts,
+    drain: Duration,
     read: Mutex<Parts>,
 }
 
@@ -27,7 +29,14 @@ impl AtStart {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let started = parts(config);
-        Self { read: Mutex::new(started.clone()), started }
+        let drain = Duration::from_millis(config.drain_ms);
+        Self { read: Mutex::new(started.clone()), started, drain }
+    }
+
+    /// Returns how long open work may go on once the service is told to stop.
+    #[must_use]
+    pub const fn drain(&self) -> Duration {
+        self.drain
     }
 
     /// Notes what the configuration says now.

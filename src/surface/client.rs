@@ -223,16 +223,18 @@ fn silent(owner: &OwnerRecord) -> Failure {
 }
 
 /// Waits until a service that was told to stop has let go of the data directory, or another has taken its place.
-/// `tell` is called once if that takes a moment.
+/// `told` is how long it said that this may take at most, where it was asked; else it has recorded that beside its lock.
+/// `tell` is called once with that if it takes a moment.
 ///
 /// # Errors
 /// [`Failure`] with exit code 5 if it is still there when its drain should be long over.
 pub fn wait_until_gone(
     data: &Path,
     service: Option<&OwnerRecord>,
-    mut tell: impl FnMut(&OwnerRecord),
+    told: Option<Duration>,
+    mut tell: impl FnMut(Duration),
 ) -> Result<(), Failure> {
-    let (begun, mut bound, mut was_told) = (Instant::now(), Duration::ZERO, false);
+    let (begun, mut bound, mut is_told) = (Instant::now(), told, false);
     loop {
         let owner = match lock::look(data, LOCK).map_err(|error| lock_failure(&error))? {
             Holding::Free => return Ok(()),
@@ -242,16 +244,14 @@ pub fn wait_until_gone(
             if service.is_some_and(|service| service.process != owner.process) {
                 return Ok(());
             }
-            bound = owner
-                .draining
-                .as_ref()
-                .map_or(bound, |draining| Duration::from_millis(draining.bound_ms.into()));
-            if !was_told && begun.elapsed() > QUIET {
-                was_told = true;
-                tell(owner);
+            let recorded = owner.draining.as_ref();
+            bound = recorded.map(|draining| Duration::from_millis(draining.bound_ms.into())).or(bound);
+            if let Some(bound) = bound.filter(|_| !is_told && begun.elapsed() > QUIET) {
+                is_told = true;
+                tell(bound);
             }
         }
-        if begun.elapsed() > bound + GONE_MARGIN {
+        if begun.elapsed() > bound.unwrap_or_default() + GONE_MARGIN {
             let who = owner.or_else(|| service.cloned());
             let who = who.map_or_else(String::new, |owner| format!(" (process {})", owner.process.pid));
             let seconds = begun.elapsed().as_secs();

@@ -253,7 +253,11 @@ impl ServiceDesk {
             Operate::Reload => self.reload(peer, reply).await,
             Operate::Stop => {
                 self.service.note_stop(peer.operator());
-                self.said(reply, "stopping", &"service").await?;
+                // How long that may take is said here as well: where nothing can be written, nobody else is told.
+                let bound_ms = crate::serve::signals::bound_ms(self.at_start.drain());
+                let stopping =
+                    serde_json::json!({ "done": "stopping", "id": "service", "boundMs": bound_ms });
+                self.say(reply, &stopping).await?;
                 self.stop.cancel();
                 Ok(Exit::Done)
             }

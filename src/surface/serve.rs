@@ -162,7 +162,6 @@ async fn serve(session: &Session, how: How, loaded: Loaded, lock: &mut OwnerLock
     // Before anybody can know of this process: from here on no signal ends it by itself.
     let mut signals = Signals::listen();
     let places = &session.places;
-    let drain = Duration::from_millis(loaded.config.drain_ms);
     let (enabled, folders) = (loaded.set.enabled().count(), loaded.config.folders.len());
     let doors = open_doors(&places.data)?;
     let source_doors = open_source_doors(&loaded.config, &places.data)?;
@@ -194,7 +193,7 @@ async fn serve(session: &Session, how: How, loaded: Loaded, lock: &mut OwnerLock
         count(folders as u64, "folder")
     )));
     let watchdog = tokio::spawn(watchdog::run(service.handle().clone()));
-    let outcome = signals::until_the_end(&service, signals, told.stop, at_start, drain, lock).await;
+    let outcome = signals::until_the_end(&service, signals, told.stop, at_start, lock).await;
     watchdog.abort();
     tidying.abort();
     // Actors that were left behind may still hold them.

@@ -1,5 +1,7 @@
 //! How a decision is made: by the service if one runs, else written into the log by the command itself.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::{Value, json};
 use thoughtstream_domain::registry::Registry;
@@ -49,11 +51,14 @@ pub(crate) fn stop(args: &StopArgs, session: &Session, out: &mut Out) -> Result<
     } else {
         operate_to(session, Operate::Stop, &mut done)?;
     }
+    // It is recorded beside the lock as well, unless nothing can be written there.
+    let told = done.0.iter_mut().filter_map(Value::as_object_mut).find_map(|told| told.remove("boundMs"));
+    let bound = told.and_then(|bound| bound.as_u64()).map(Duration::from_millis);
     if !args.no_wait {
         let is_seen = out.is_terminal() && !session.json;
-        client::wait_until_gone(data, service.as_ref(), |owner| {
-            if let Some(draining) = owner.draining.as_ref().filter(|_| is_seen) {
-                let seconds = draining.bound_ms / 1000;
+        client::wait_until_gone(data, service.as_ref(), bound, |bound| {
+            if is_seen {
+                let seconds = bound.as_secs();
                 out.remark(&format!("waiting until what is open has finished, {seconds} s at most"));
             }
         })?;

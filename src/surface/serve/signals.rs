@@ -18,6 +18,11 @@ use crate::session::now;
 /// After the drain was cut short, the rest may take this long before it is left behind.
 const HARD_STOP_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Returns after how many milliseconds at most a service is gone that is told to stop, if open work may go on so long.
+pub(crate) fn bound_ms(drain: Duration) -> u32 {
+    u32::try_from((drain + HARD_STOP_PATIENCE).as_millis()).unwrap_or(u32::MAX)
+}
+
 /// Waits until something has started, and listens meanwhile; `None` if it was told to stop before.
 pub(super) async fn until_started<T>(
     signals: &mut Signals,
@@ -50,7 +55,6 @@ pub(super) async fn until_the_end(
     mut signals: Signals,
     stop: CancellationToken,
     at_start: Arc<AtStart>,
-    drain: Duration,
     lock: &mut OwnerLock,
 ) -> Outcome {
     loop {
@@ -64,9 +68,10 @@ pub(super) async fn until_the_end(
             },
         }
     }
-    let bound_ms = u32::try_from((drain + HARD_STOP_PATIENCE).as_millis()).unwrap_or(u32::MAX);
-    if let Err(error) = lock.drains(Draining { since_ms: now().as_millis(), bound_ms }) {
-        // Whoever comes meanwhile is told who holds the log, and not that it is on its way out.
+    let drain = at_start.drain();
+    if let Err(error) = lock.drains(Draining { since_ms: now().as_millis(), bound_ms: bound_ms(drain) }) {
+        // Whoever comes meanwhile is told who holds the log, and not that it is on its way out. Whoever has told it to
+        // stop knows, for it was answered.
         tracing::warn!(%error, "the end is not told to others");
     }
     super::tell(notify::stopping());
