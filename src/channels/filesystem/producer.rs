@@ -25,7 +25,7 @@ use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::id::{DocumentId, SourceId};
 
 use super::change::ChangeGroup;
-use super::diff::{Documents, Matching, matching};
+use super::diff::{Documents, Duplicate, Matching, matching};
 use super::name;
 use super::named::frontmatter_id;
 use super::root::{Root, RootIdentity, RootIncident};
@@ -178,8 +178,17 @@ pub struct FilesystemProducer {
     held: Option<Held>,
     acknowledged: BTreeSet<DocumentId>,
     /// Files whose name is not used: a file that is not read again does not say so again.
-    duplicates: BTreeMap<String, (String, Sha256Hash)>,
+    duplicates: BTreeMap<String, Double>,
     incidents: BTreeMap<&'static str, String>,
+}
+
+/// Is a file whose name is not used, as it was read last.
+#[derive(Debug)]
+struct Double {
+    name: String,
+    sha256: Sha256Hash,
+    /// The path of the file that had the name then.
+    owner: Option<String>,
 }
 
 impl FilesystemProducer {
@@ -229,8 +238,10 @@ impl FilesystemProducer {
         let live = self.known.0.documents.values().filter(|document| !document.removed);
         let named = live.filter_map(|document| Some((document.named.as_deref()?, document.path.as_str())));
         let owners: BTreeMap<&str, &str> = named.collect();
-        for (path, (id, _)) in &self.duplicates {
-            let owner = owners.get(id.as_str()).map(|owner| name::shown(owner.as_bytes()));
+        for (path, double) in &self.duplicates {
+            // An owner that is as new as its double is not known yet.
+            let owner = owners.get(double.name.as_str()).copied().or(double.owner.as_deref());
+            let owner = owner.map(|owner| name::shown(owner.as_bytes()));
             let shown = name::shown(path.as_bytes());
             report.add(Skip { shown, reason: SkipReason::DuplicateId, bytes: None, owner });
         }
@@ -304,12 +315,13 @@ impl FilesystemProducer {
         let seen: BTreeMap<&str, &Sha256Hash> =
             scan.files.iter().map(|file| (file.path.as_str(), &file.sha256)).collect();
         let owned: BTreeSet<&str> = matching.names().collect();
-        self.duplicates.retain(|path, (name, sha256)| {
-            seen.get(path.as_str()) == Some(&&*sha256) && owned.contains(name.as_str())
+        self.duplicates.retain(|path, double| {
+            seen.get(path.as_str()) == Some(&&double.sha256) && owned.contains(double.name.as_str())
         });
         for duplicate in &matching.duplicates {
             if let Some(&&sha256) = seen.get(duplicate.other.as_str()) {
-                self.duplicates.insert(duplicate.other.clone(), (duplicate.name.clone(), sha256));
+                let Duplicate { name, owner, other } = duplicate.clone();
+                self.duplicates.insert(other, Double { name, sha256, owner });
             }
         }
     }

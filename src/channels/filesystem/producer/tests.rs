@@ -303,6 +303,30 @@ fn duplicates_hostile_names_and_bounds_are_told() {
 }
 
 #[test]
+fn a_file_whose_id_is_not_used_is_told_with_the_one_that_has_it() {
+    let mut world = World::new();
+    world.write("a.md", "---\nid: one\n---\n");
+    world.write("b.md", "---\nid: one\n---\nmore\n");
+    let told = |world: &World| {
+        let scan = look(&world.root, &world.rules, &world.producer.known(), world.now_ns).unwrap();
+        let report = world.producer.report_of(&scan);
+        let told: Vec<_> = report.shown.into_iter().map(|skip| (skip.shown, skip.owner)).collect();
+        told
+    };
+    let by = |owner: &str| vec![("b.md".to_owned(), Some(owner.to_owned()))];
+    // Before anything is recorded, and after.
+    let scan = look(&world.root, &world.rules, &world.producer.known(), world.now_ns).unwrap();
+    world.producer.step(&scan);
+    assert_eq!(told(&world), by("a.md"));
+    world.look();
+    assert_eq!(told(&world), by("a.md"));
+    // It has another name by now, and is not read again for that.
+    fs::rename(world.notes.join("a.md"), world.notes.join("c.md")).unwrap();
+    world.look();
+    assert_eq!(told(&world), by("c.md"));
+}
+
+#[test]
 fn a_named_document_is_followed_through_rename_and_change() {
     let mut world = World::new();
     world.write("a.md", "---\nid: one\n---\nfirst\n");
