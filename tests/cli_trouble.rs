@@ -229,10 +229,13 @@ fn an_event_that_is_not_what_was_recorded_is_shown_as_damaged_and_acted_on_by_no
         let found = world.thought(&["verify", "--json"]).expect(1).json();
         assert_eq!(found["findings"][0]["kind"], if kind == "chain" { kind } else { "payload" }, "{found}");
     }
-    // Who needs it stands still there, says over which row, and has not passed it.
-    let running = world.serve(&[]);
+    // Who needs it stands still there, says over which row, and has not passed it; the log alone says so too.
     let row = format!("events {position} (filesystem:notes 1)");
+    let down = stand_still(&world, &row, 4);
+    assert!(world.thought(&["why", id]).expect(0).stdout.contains("thought consumer skip document-tasks"));
+    let running = world.serve(&[]);
     let waiting = stand_still(&world, &row, 4);
+    assert_eq!(down, waiting, "up or down, the answer is the same");
     assert_eq!((waiting["id"].as_str(), waiting["kind"].as_str()), (Some(id), Some("event-damaged")));
     for shown in [vec!["why", "document-tasks"], vec!["consumer", "list"], vec!["tree"], vec!["why", id]] {
         let told = world.thought(&shown).expect(0).stdout;
@@ -310,6 +313,7 @@ fn a_damaged_event_is_passed_by_its_place_for_one_consumer_and_stays_in_the_way_
     // Whether the service runs or not, it is passed for the one that is named.
     skip("document-links", "1").expect(0);
     skip("document-metadata", "1").expect(0);
+    stand_still(&world, &row, 2);
     let running = world.serve(&[]);
     stand_still(&world, &row, 2);
     skip("document-tasks", "1").expect(0);
@@ -325,6 +329,27 @@ fn a_damaged_event_is_passed_by_its_place_for_one_consumer_and_stays_in_the_way_
     let passed = world.thought(&passed).expect(0).lines();
     assert_eq!((passed.len(), passed[0]["payload"]["reason"].as_str()), (3, Some("lost")), "{passed:?}");
     assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn nobody_is_said_to_stand_still_before_a_damaged_event_who_has_something_to_do_before_it() {
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n").unwrap();
+    let running = world.serve(&["--paused"]);
+    let added = ["event", "list", "--json", "--type", "stream.thought.source.file.added"];
+    world.until(&added, |answer| answer.lines().len() == 1);
+    std::fs::write(world.notes.join("b.md"), "# Two\n").unwrap();
+    world.thought(&["source", "look", "filesystem:notes"]).expect(0);
+    let position = world.thought(&added).expect(0).lines()[1]["position"].as_u64().unwrap();
+    assert_eq!(running.stop(), 0);
+    world.thought(&["compact"]).expect(0);
+    forge(&world, position, |record| record[PRIVACY] ^= 0x10);
+    let row = format!("events {position} (filesystem:notes 2)");
+    assert!(world.thought(&["inbox", "--json"]).expect(0).lines().is_empty());
+    let running = world.serve(&[]);
+    let up = stand_still(&world, &row, 4);
+    assert_eq!(running.stop(), 0);
+    assert_eq!(stand_still(&world, &row, 4), up);
 }
 
 #[test]

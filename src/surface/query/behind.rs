@@ -147,7 +147,7 @@ impl Heads {
     }
 
     /// Returns the sources that a subscription includes.
-    fn included(&self, subscription: &Subscription) -> Vec<&SourceHead> {
+    pub(super) fn included(&self, subscription: &Subscription) -> Vec<&SourceHead> {
         if subscription.sources().is_empty() && subscription.kinds().is_empty() {
             return self.by_source.values().filter(|head| subscription.includes(&head.source)).collect();
         }

@@ -6,10 +6,11 @@ use thoughtstream_domain::commit::ExecutionKey;
 use thoughtstream_domain::id::{ConsumerId, ConsumerKey, EventId, SourceId, TypeName};
 use thoughtstream_domain::lane::DamagedEvent;
 use thoughtstream_domain::operate::skip_damaged;
-use thoughtstream_store::{Reader, RowError};
+use thoughtstream_domain::subscription::Subscription;
+use thoughtstream_store::{Reader, RowError, SourceHead};
 
 use super::Look;
-use super::behind::{start, subscription};
+use super::behind::{Heads, start, subscription};
 use super::consumers::enabled;
 use super::inbox::{Kind, Waiting};
 use super::tree::{ConsumerNodes, Node};
@@ -19,6 +20,10 @@ use crate::operate::{Decision, Operation, made, skip_execution};
 
 /// Under which name a consumer shows the damaged events that it stands still before.
 const DAMAGED: &str = "damaged";
+
+/// While no service runs, so many events that do not match are passed over on a source in search of a damaged one: more
+/// would let a look at what waits cost the log. What lies behind them is found by `verify`, and by the service.
+const PASSED_OVER_MAX: usize = 10_000;
 
 /// Returns the damaged events that a running consumer stands still before.
 pub(crate) fn of(node: &Node) -> Vec<DamagedEvent> {
@@ -48,10 +53,59 @@ pub(crate) fn standing(tree: &Node) -> Vec<(DamagedEvent, Vec<ConsumerId>)> {
     found.into_values().collect()
 }
 
-/// Adds the damaged events that running consumers stand still before, each with all of them.
-pub(super) fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) {
-    let Some(live) = look.live else { return };
-    for (damaged, consumers) in standing(&live.tree) {
+/// Returns the damaged events that consumers stand still before: as a running service says it, else as the log does.
+///
+/// # Errors
+/// [`Failure`] if the log cannot be read.
+pub(super) fn stood_before(look: &Look<'_>) -> Result<Vec<(DamagedEvent, Vec<ConsumerId>)>, Failure> {
+    if let Some(live) = look.live {
+        return Ok(standing(&live.tree));
+    }
+    let heads = Heads::read(look.reader)?;
+    let mut found: BTreeMap<u64, (DamagedEvent, Vec<ConsumerId>)> = BTreeMap::new();
+    for key in enabled(look.reader)?.unwrap_or_default() {
+        let Some(subscription) = subscription(look, &key)? else { continue };
+        for head in heads.included(&subscription) {
+            if let Some(damaged) = next(look.reader, &key, &subscription, head)? {
+                let at = found.entry(damaged.position).or_insert_with(|| (damaged, Vec::new()));
+                at.1.push(key.id.clone());
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Returns the damaged event that a consumer comes to next on a source, if nothing that matches stands before it.
+fn next(
+    reader: &Reader,
+    key: &ConsumerKey,
+    subscription: &Subscription,
+    head: &SourceHead,
+) -> Result<Option<DamagedEvent>, Failure> {
+    let source = &head.source;
+    let start = start(reader, key, source, subscription.replay())?;
+    let claims = reader.claims(key, source, usize::MAX)?;
+    let mut after = claims.last().map_or(start.after, |claim| claim.sequence.max(start.after));
+    if after >= head.sequence {
+        return Ok(None);
+    }
+    let types: Vec<TypeName> = subscription.accepted_types().iter().cloned().collect();
+    for event in reader.walk_after(&types, source, after).take(PASSED_OVER_MAX) {
+        let event = match event {
+            Err(RowError::Damaged { .. }) => return Ok(reader.damaged_behind(&types, source, after)?),
+            event => event?,
+        };
+        if event.position > start.position && subscription.matches(&event) {
+            return Ok(None);
+        }
+        after = event.sequence;
+    }
+    Ok(None)
+}
+
+/// Adds the damaged events that consumers stand still before, each with all of them.
+pub(super) fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
+    for (damaged, consumers) in stood_before(look)? {
         let id = id_of(look.reader, &damaged);
         let names: Vec<&str> = consumers.iter().map(ConsumerId::as_str).collect();
         let stand = if names.len() == 1 { "stands" } else { "stand" };
@@ -68,6 +122,7 @@ pub(super) fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) {
             hidden_until: None,
         });
     }
+    Ok(())
 }
 
 /// Returns the command that erases what is left of an event, if that is what is damaged.

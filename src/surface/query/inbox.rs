@@ -178,7 +178,7 @@ pub fn inbox(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
 pub fn everything(look: &Look<'_>) -> Result<Vec<Waiting>, Failure> {
     let mut found = Vec::new();
     service(look, &mut found);
-    super::damaged::waiting(look, &mut found);
+    super::damaged::waiting(look, &mut found)?;
     controls(look, &mut found)?;
     activations(look.reader, &mut found)?;
     executions(look.reader, &mut found)?;

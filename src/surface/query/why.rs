@@ -288,7 +288,7 @@ fn of_proposal(proposal: Proposal) -> Why {
 
 fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
     if event.payload == Payload::Damaged {
-        return Ok(of_damaged(look, event));
+        return of_damaged(look, event);
     }
     if let Some(proposal) = proposals::one(look.reader, event, proposals::eye(look, false))? {
         return Ok(of_proposal(proposal));
@@ -314,9 +314,9 @@ fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
 }
 
 /// Says that what is stored of an event is not what was recorded, and how that ends.
-fn of_damaged(look: &Look<'_>, event: &Event) -> Why {
+fn of_damaged(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
     let mut commands = vec!["thought verify".to_owned()];
-    let standing = look.live.map(|live| damaged::standing(&live.tree)).unwrap_or_default();
+    let standing = damaged::stood_before(look)?;
     for (damaged, consumers) in standing.iter().filter(|(damaged, _)| damaged.position == event.position) {
         commands.extend(consumers.iter().map(|consumer| damaged::skip_command(consumer, damaged)));
     }
@@ -327,7 +327,7 @@ fn of_damaged(look: &Look<'_>, event: &Event) -> Why {
          only its payload is another",
         event.sequence, event.source
     );
-    Why { since: Some(event.recorded_at), commands, ..plain(event.id, "event", "damaged", fact) }
+    Ok(Why { since: Some(event.recorded_at), commands, ..plain(event.id, "event", "damaged", fact) })
 }
 
 /// Says what one consumer has to do with an event; nothing if it does not match.
