@@ -164,7 +164,16 @@ impl Actor for Consumer {
     }
 }
 
-/// Turns an error of the store into the actor's own end.
-fn unreadable(_: thoughtstream_store::RowError) -> Fault {
-    Fault(STORE_UNREADABLE)
+/// Says why a consumer does not know where it stands.
+enum Lost {
+    /// A row could not be read.
+    Unreadable(thoughtstream_store::RowError),
+    /// Something else.
+    Fault(Fault),
+}
+
+impl From<thoughtstream_store::RowError> for Lost {
+    fn from(error: thoughtstream_store::RowError) -> Self {
+        Self::Unreadable(error)
+    }
 }

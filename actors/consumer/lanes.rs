@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::attempt::{Attempt, Ended};
 use super::board::Board;
 use super::resume::{Found, at_sight, heads, matching, standing};
-use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, Page, STORE_UNREADABLE, unreadable};
+use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, Lost, Page, STORE_UNREADABLE};
 use crate::hub::{NewsPage, Subscribed};
 use crate::killpoint::{KillPoint, KillSite};
 use crate::supervisor::{Detail, Fault, ReasonCode, StatusCell, StopReason};
@@ -103,7 +103,7 @@ impl Lanes {
         self.stale = self.lanes.iter().filter(|(_, l)| l.running() > 0).map(|(s, _)| s.clone()).collect();
         let (reader, spec, skip) =
             (self.args.reader.clone(), Arc::clone(&self.args.spec), self.stale.clone());
-        let standing = blocking(move || standing(&reader, &spec, &skip)).await?;
+        let standing = self.blocking(move || standing(&reader, &spec, &skip)).await?;
         self.lanes.retain(|source, _| self.stale.contains(source));
         self.lanes.extend(standing.lanes);
         self.obey(standing.control.as_ref());
@@ -114,7 +114,7 @@ impl Lanes {
     /// Reads whether the consumer is paused.
     async fn reread_control(&mut self) -> Result<(), Fault> {
         let (reader, id) = (self.args.reader.clone(), self.args.spec.key.id.clone());
-        let control = blocking(move || reader.control(&id).map_err(unreadable)).await?;
+        let control = self.blocking(move || Ok(reader.control(&id)?)).await?;
         let before = self.paused;
         self.obey(control.as_ref());
         if self.paused != before {
@@ -127,6 +127,22 @@ impl Lanes {
         self.paused = self.args.paused || control.is_some_and(Control::is_paused);
     }
 
+    /// Reads off the async threads; a row that cannot be read is the end of the actor, which names it.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, Lost> + Send + 'static,
+    ) -> Result<T, Fault> {
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(Lost::Fault(fault))) => Err(fault),
+            Ok(Err(Lost::Unreadable(error))) => {
+                name(&self.args.status, &error);
+                Err(Fault(STORE_UNREADABLE))
+            }
+            Err(_) => Err(Fault(STORE_UNREADABLE)),
+        }
+    }
+
     /// Looks at every lane again, and forgets what was told of those that are gone.
     fn touch_all(&mut self) {
         self.board = Board::default();
@@ -137,7 +153,7 @@ impl Lanes {
     async fn reread(&mut self, sources: Vec<SourceId>) -> Result<(), Fault> {
         let (reader, spec) = (self.args.reader.clone(), Arc::clone(&self.args.spec));
         self.touched.extend(sources.iter().cloned());
-        let lanes = blocking(move || at_sight(&reader, &spec, sources)).await?;
+        let lanes = self.blocking(move || at_sight(&reader, &spec, sources)).await?;
         self.lanes.extend(lanes);
         Ok(())
     }
@@ -169,7 +185,7 @@ impl Lanes {
     /// Asks the log how far every source reaches.
     async fn look_everywhere(&mut self, unknown: &mut Vec<SourceId>) -> Result<(), Fault> {
         let (reader, spec) = (self.args.reader.clone(), Arc::clone(&self.args.spec));
-        for head in blocking(move || heads(&reader, &spec)).await? {
+        for head in self.blocking(move || Ok(heads(&reader, &spec)?)).await? {
             match self.lanes.get_mut(&head.source) {
                 Some(lane) => {
                     lane.moved(head.sequence);
@@ -475,11 +491,4 @@ impl Drop for Confession {
             drop(self.0.send_message(ConsumerMessage::Panicked));
         }
     }
-}
-
-/// Reads off the async threads.
-async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, Fault> + Send + 'static,
-) -> Result<T, Fault> {
-    tokio::task::spawn_blocking(read).await.unwrap_or(Err(Fault(STORE_UNREADABLE)))
 }

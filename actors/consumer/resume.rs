@@ -10,7 +10,7 @@ use thoughtstream_domain::lifecycle::{Execution, ExecutionStatus};
 use thoughtstream_domain::subscription::Replay;
 use thoughtstream_store::{PAGE_ROWS_MAX, Reader, RowError, SourceHead};
 
-use super::{ATTEMPT_LEFT_OPEN, ConsumerSpec, unreadable};
+use super::{ATTEMPT_LEFT_OPEN, ConsumerSpec, Lost};
 use crate::supervisor::Fault;
 
 /// How many pages of events that do not match one read goes through before it reports back.
@@ -27,8 +27,8 @@ pub(super) fn standing(
     reader: &Reader,
     spec: &ConsumerSpec,
     skip: &BTreeSet<SourceId>,
-) -> Result<Standing, Fault> {
-    let control = reader.control(&spec.key.id).map_err(unreadable)?;
+) -> Result<Standing, Lost> {
+    let control = reader.control(&spec.key.id)?;
     let mut unsettled = unsettled(reader, spec)?;
     let mut lanes = BTreeMap::new();
     for head in heads(reader, spec)? {
@@ -42,8 +42,8 @@ pub(super) fn standing(
 }
 
 /// Reads how far the sources reach that are for a consumer.
-pub(super) fn heads(reader: &Reader, spec: &ConsumerSpec) -> Result<Vec<SourceHead>, Fault> {
-    reader.sources_where(|source| spec.includes(source)).map_err(unreadable)
+pub(super) fn heads(reader: &Reader, spec: &ConsumerSpec) -> Result<Vec<SourceHead>, RowError> {
+    reader.sources_where(|source| spec.includes(source))
 }
 
 /// Reads where a consumer stands on sources that it sees for the first time, or anew.
@@ -51,10 +51,10 @@ pub(super) fn at_sight(
     reader: &Reader,
     spec: &ConsumerSpec,
     sources: Vec<SourceId>,
-) -> Result<Vec<(SourceId, Lane)>, Fault> {
+) -> Result<Vec<(SourceId, Lane)>, Lost> {
     let mut unsettled = unsettled(reader, spec)?;
     let lanes = sources.into_iter().map(|source| {
-        let head = reader.head(&source).map_err(unreadable)?.map_or(0, |head| head.sequence);
+        let head = reader.head(&source)?.map_or(0, |head| head.sequence);
         let executions = unsettled.remove(&source).unwrap_or_default();
         let lane = lane(reader, spec, &source, head, executions)?;
         Ok((source, lane))
@@ -68,13 +68,13 @@ fn lane(
     source: &SourceId,
     head: u64,
     unsettled: Vec<Execution>,
-) -> Result<Lane, Fault> {
-    let written = reader.progress_row(&spec.key, source).map_err(unreadable)?;
+) -> Result<Lane, Lost> {
+    let written = reader.progress_row(&spec.key, source)?;
     let progress = written.unwrap_or(0);
-    let claims = reader.claims(&spec.key, source, usize::MAX).map_err(unreadable)?;
+    let claims = reader.claims(&spec.key, source, usize::MAX)?;
     let claimed = claims.last().map_or(progress, |claim| claim.sequence);
     if unsettled.iter().any(|execution| execution.state.status() == ExecutionStatus::Running) {
-        return Err(Fault(ATTEMPT_LEFT_OPEN));
+        return Err(Lost::Fault(Fault(ATTEMPT_LEFT_OPEN)));
     }
     let mut lane = Lane::resume(progress, claimed, unsettled, head);
     if let (None, Replay::Sequence(first)) = (written, spec.subscription().replay()) {
@@ -83,11 +83,11 @@ fn lane(
     Ok(lane)
 }
 
-fn unsettled(reader: &Reader, spec: &ConsumerSpec) -> Result<BTreeMap<SourceId, Vec<Execution>>, Fault> {
+fn unsettled(reader: &Reader, spec: &ConsumerSpec) -> Result<BTreeMap<SourceId, Vec<Execution>>, RowError> {
     let mut found: BTreeMap<SourceId, Vec<Execution>> = BTreeMap::new();
     let mut after = 0;
     loop {
-        let page = reader.unsettled(&spec.key, after, PAGE_ROWS_MAX).map_err(unreadable)?;
+        let page = reader.unsettled(&spec.key, after, PAGE_ROWS_MAX)?;
         let Some(last) = page.last() else { return Ok(found) };
         after = last.position();
         for execution in page {

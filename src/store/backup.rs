@@ -26,13 +26,15 @@ use crate::codec::be64;
 use crate::disk::{Access, Backend, Disk, DiskError, DiskFile, RealDisk, RealFile, create_file, open_file};
 use crate::overlay::Overlay;
 use crate::reader::{PAGE_ROWS_MAX, Reader};
-use crate::rows::{RowError, unless_panicking};
+use crate::rows::{At as _, RowError, unless_panicking};
+use crate::seal;
 use crate::store::{
     COPIED, CreateError, FillError, OpenError, Options, add_tables, begins_as_a_log, check_magic,
     damaged_rows, database_error, make, open_backend, read_meta, write_meta,
 };
 use crate::tables::Table;
 use crate::verify::{self, Report, verify};
+use crate::writer::{from_json, to_json};
 
 /// How much of the copy redb may keep in memory.
 const CACHE_BYTES: usize = 32 << 20;
@@ -274,13 +276,17 @@ pub(crate) fn hold_materializer(database: &Database, now: Timestamp) -> Result<(
 
 fn pause(tx: &WriteTransaction, consumer: &ConsumerId, now: Timestamp) -> Result<(), FillError> {
     let mut controls = tx.open_table(Table::Controls.definition())?;
-    let stored = controls.get(consumer.as_str().as_bytes())?;
-    let control = stored.map(|row| serde_json::from_slice::<Control>(row.value())).transpose()?;
-    let mut control = control.unwrap_or_default();
+    let key = consumer.as_str().as_bytes();
+    let stored = controls.get(key)?;
+    let control = stored.map(|row| {
+        let body = seal::open(Table::Controls, key, row.value()).at(Table::Controls, consumer)?;
+        from_json::<Control>(body, Table::Controls, consumer)
+    });
+    let mut control = control.transpose()?.unwrap_or_default();
     control.paused_since.get_or_insert(now);
     control.pause_reason.get_or_insert_with(|| "restored from a copy of the log".to_owned());
-    let row = serde_json::to_vec(&control)?;
-    controls.insert(consumer.as_str().as_bytes(), &row[..])?;
+    let row = seal::close(Table::Controls, key, &to_json(&control));
+    controls.insert(key, &row[..])?;
     Ok(())
 }
 

@@ -25,7 +25,6 @@ use crate::execution::{read_execution, read_run};
 use crate::reader::{Reader, View};
 use crate::record::Stored;
 use crate::rows::{At, RowError};
-use crate::store::FORMAT;
 use crate::tables::Table;
 use crate::writer::{from_json, read_claim};
 
@@ -36,6 +35,10 @@ const PAGE_EVENTS: u64 = 256;
 
 /// The version of the line format.
 const EXPORT_VERSION: u32 = 1;
+
+/// The oldest format of a store that has every row which lines can say. What came with a later one is how rows are
+/// written there, which no line shows: an earlier version of this program imports the lines as well.
+const EXPORT_FORMAT: u16 = 1;
 
 /// Is one line that is no event.
 #[derive(Debug, Serialize, Deserialize)]
@@ -108,7 +111,7 @@ pub fn export(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Exported, ExportError> {
     let mut lines = Lines { out, count: 0, hash: Sha256::default() };
-    lines.write(&Line::Header { version: EXPORT_VERSION, format: FORMAT })?;
+    lines.write(&Line::Header { version: EXPORT_VERSION, format: EXPORT_FORMAT })?;
     let mut done = 0;
     loop {
         // Read first, write after: a slow receiver must not keep a transaction open.
@@ -265,7 +268,7 @@ fn each(
 ) -> Result<(), RowError> {
     for row in view.table(table)?.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
-        take(key.value(), value.value())?;
+        take(key.value(), view.open(table, key.value(), value.value())?)?;
     }
     Ok(())
 }

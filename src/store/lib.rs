@@ -15,10 +15,12 @@ pub mod floor;
 mod journal;
 mod names;
 mod overlay;
+mod place;
 mod projection;
 mod reader;
 mod record;
 mod rows;
+mod seal;
 pub mod sim;
 mod store;
 mod tables;
@@ -27,8 +29,8 @@ mod writer;
 
 pub use journal::JournalError;
 pub use reader::{
-    AccountState, Chat, Claim, Heads, ObservedError, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader, RequestFault,
-    SnapshotError, SourceHead,
+    AccountState, Chat, Claim, ControlRow, Heads, ObservedError, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader,
+    RequestFault, SnapshotError, SourceHead,
 };
 pub use rows::RowError;
 pub use store::{CreateError, FORMAT, OpenError, Options, Presence, Store, create_on};

@@ -19,6 +19,7 @@ use crate::execution::{read_execution, read_run};
 use crate::names::{NameKind, Names};
 use crate::record::{self, Stored};
 use crate::rows::{At, Pair, RowError, Tables};
+use crate::seal;
 use crate::tables::{Table, bucket, idempotency_key, key, position_key, short_id};
 use crate::writer::{Head, from_json, to_json};
 
@@ -183,21 +184,26 @@ pub(crate) fn rebuild(tx: &WriteTransaction, names: &Names) -> Result<(), RowErr
     let executions = tx.open_table(Table::Executions.definition()).map_err(RowError::storage)?;
     for row in executions.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
-        let execution =
-            read_execution(value.value()).map_err(|_| RowError::damaged(Table::Executions, "row"))?;
+        let damaged = |_| RowError::damaged_row(Table::Executions, key.value(), names);
+        let value = seal::open(Table::Executions, key.value(), value.value());
+        let execution = value.and_then(read_execution).map_err(damaged)?;
         put_execution(&mut to, key.value(), &execution)?;
     }
     let runs = tx.open_table(Table::Runs.definition()).map_err(RowError::storage)?;
     for row in runs.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
-        let run = read_run(value.value()).map_err(|_| RowError::damaged(Table::Runs, "row"))?;
+        let value = seal::open(Table::Runs, key.value(), value.value());
+        let damaged = |_| RowError::damaged_row(Table::Runs, key.value(), names);
+        let run = value.and_then(read_run).map_err(damaged)?;
         put_run(&mut to, key.value(), &run)?;
     }
     let entries = tx.open_table(Table::Entries.definition()).map_err(RowError::storage)?;
     let mut sums = AddUp::default();
     for row in entries.iter().map_err(RowError::storage)? {
-        let (_, value) = row.map_err(RowError::storage)?;
-        let entry = read_entry(value.value()).map_err(|_| RowError::damaged(Table::Entries, "row"))?;
+        let (key, value) = row.map_err(RowError::storage)?;
+        let value = seal::open(Table::Entries, key.value(), value.value());
+        let damaged = |_| RowError::damaged_row(Table::Entries, key.value(), names);
+        let entry = value.and_then(read_entry).map_err(damaged)?;
         sums.follow(&mut to, &entry)?;
     }
     sums.finish(&mut to)
@@ -208,8 +214,10 @@ fn put_last_versions(tx: &WriteTransaction, to: &mut Tables<'_>, names: &Names) 
     let versions = tx.open_table(Table::Versions.definition()).map_err(RowError::storage)?;
     let mut last: Option<Document> = None;
     for row in versions.iter().map_err(RowError::storage)? {
-        let (_, value) = row.map_err(RowError::storage)?;
-        let version: Document = from_json(value.value(), Table::Versions, "row")?;
+        let (key, value) = row.map_err(RowError::storage)?;
+        let value = seal::open(Table::Versions, key.value(), value.value());
+        let value = value.map_err(|_| RowError::damaged_row(Table::Versions, key.value(), names))?;
+        let version: Document = from_json(value, Table::Versions, "row")?;
         // Versions of one document lie together, rising: the one before another document is its last.
         if let Some(done) =
             last.take().filter(|last| (&last.source, &last.id) != (&version.source, &version.id))
@@ -231,7 +239,11 @@ fn follow_removal(to: &mut Tables<'_>, stored: &Stored) -> Result<(), RowError> 
     let Ok(removed) = stored.event.payload_as::<FileRemoved>() else { return Ok(()) };
     let key = key!(stored.source, removed.document_id.as_str());
     let row = to.table(Table::Documents)?.get(&key[..]).map_err(RowError::storage)?;
-    let row = row.map(|row| from_json::<Document>(row.value(), Table::Documents, &removed.document_id));
+    let row = row.map(|row| {
+        let body =
+            seal::open(Table::Documents, &key, row.value()).at(Table::Documents, &removed.document_id)?;
+        from_json::<Document>(body, Table::Documents, &removed.document_id)
+    });
     let Some(document) = row.transpose()?.filter(|document| document.revision < removed.revision) else {
         return Ok(());
     };

@@ -19,7 +19,7 @@ pub use conversation::Chat;
 pub(crate) use damage::Place;
 use damage::{Damage, Links};
 pub use packet::{ObservedError, RequestFault, SnapshotError};
-pub use runs::Claim;
+pub use runs::{Claim, ControlRow};
 
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ use crate::codec::be64;
 use crate::names::NameKind;
 use crate::record::{self, Facts};
 use crate::rows::{At, Pair, RowError, unless_panicking};
+use crate::seal;
 use crate::store::{COPIED, Shared};
 use crate::tables::{Table, bucket, idempotency_key, key, short_id};
 use crate::writer::Head;
@@ -99,7 +100,17 @@ impl View<'_> {
     /// Returns a copy of a row.
     pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, RowError> {
         let found = self.table(table)?.get(key).map_err(RowError::storage)?;
-        Ok(found.map(|value| value.value().to_vec()))
+        found.map(|value| self.open(table, key, value.value()).map(<[u8]>::to_vec)).transpose()
+    }
+
+    /// Returns the body of a stored row, if it is the one that was written.
+    pub(crate) fn open<'v>(&self, table: Table, key: &[u8], row: &'v [u8]) -> Result<&'v [u8], RowError> {
+        seal::open(table, key, row).map_err(|_| self.damaged_row(table, key))
+    }
+
+    /// Names a damaged row.
+    pub(crate) fn damaged_row(&self, table: Table, key: &[u8]) -> RowError {
+        RowError::damaged_row(table, key, &self.shared.names)
     }
 
     /// Returns a copy of each row from `from` up to, without, `to`, at most `limit`.
@@ -110,10 +121,14 @@ impl View<'_> {
         to: &[u8],
         limit: usize,
     ) -> Result<Vec<Pair>, RowError> {
-        let table = self.table(table)?;
-        let rows = table.range(from..to).map_err(RowError::storage)?.take(limit);
-        let copied = rows.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));
-        copied.collect::<Result<_, _>>().map_err(RowError::storage)
+        let opened = self.table(table)?;
+        let rows = opened.range(from..to).map_err(RowError::storage)?.take(limit);
+        let copied = rows.map(|row| {
+            let (key, value) = row.map_err(RowError::storage)?;
+            let body = self.open(table, key.value(), value.value())?;
+            Ok((key.value().to_vec(), body.to_vec()))
+        });
+        copied.collect()
     }
 
     /// Returns the last position; 0 for an empty log.
@@ -483,8 +498,9 @@ impl Reader {
         let heads = view.table(Table::Heads)?;
         let mut found = Vec::new();
         for (number, source) in self.shared.names.sources(&wanted) {
-            let Some(row) = heads.get(&key!(number)[..]).map_err(RowError::storage)? else { continue };
-            let head = Head::read(row.value()).at(Table::Heads, &source)?;
+            let key = key!(number);
+            let Some(row) = heads.get(&key[..]).map_err(RowError::storage)? else { continue };
+            let head = Head::read(view.open(Table::Heads, &key, row.value())?).at(Table::Heads, &source)?;
             let Head { sequence, chain, position } = head;
             found.push(SourceHead { source, sequence, chain, position });
         }

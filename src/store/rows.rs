@@ -15,8 +15,10 @@ use thiserror::Error;
 use crate::account::{Go, Look, Take};
 use crate::codec::{Cursor, Malformed};
 use crate::journal::Frame;
+use crate::names::Names;
 use crate::projection::{Put, PutBehind};
 use crate::tables::Table;
+use crate::{place, seal};
 use staged::{Staged, merge};
 
 /// Says why rows could not be read or written.
@@ -42,6 +44,11 @@ impl RowError {
     /// Names a damaged row by its table and a few words.
     pub(crate) fn damaged(table: Table, key: impl std::fmt::Display) -> Self {
         Self::Damaged { place: format!("{} {key}", table.name()) }
+    }
+
+    /// Names a damaged row as `verify` does.
+    pub(crate) fn damaged_row(table: Table, key: &[u8], names: &Names) -> Self {
+        Self::Damaged { place: place::of(table, key, names) }
     }
 }
 
@@ -106,19 +113,24 @@ impl<'t> Tables<'t> {
             let table = Table::from_code(code & !REMOVED).ok_or(cursor.malformed())?;
             let key = cursor.bytes()?;
             if code & REMOVED == 0 {
-                self.put(table, key, cursor.bytes()?)?;
+                self.put_stored(table, key, cursor.bytes()?)?;
             } else {
                 self.table(table)?.remove(key).map_err(RowError::storage)?;
             }
         }
         Ok(())
     }
+
+    /// Puts a row in its stored form, whatever that is.
+    pub(crate) fn put_stored(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), RowError> {
+        self.table(table)?.insert(key, row).map_err(RowError::storage)?;
+        Ok(())
+    }
 }
 
 impl Put for Tables<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        self.table(table)?.insert(key, value).map_err(RowError::storage)?;
-        Ok(())
+        self.put_stored(table, key, &seal::close(table, key, value))
     }
 }
 
@@ -131,16 +143,18 @@ impl PutBehind for Tables<'_> {
     }
 }
 
-/// The rows as a group sees them: those of the log, and over them what the group has put so far.
+/// The rows as a group sees them: those of the log, and over them what the group has put so far. Whoever reads or puts
+/// one has to do with its body alone: it is sealed when it is written into the frame, once, and opened when it is read.
 pub(crate) struct Rows<'t> {
     below: Tables<'t>,
     above: Staged,
+    names: &'t Names,
 }
 
 impl<'t> Rows<'t> {
-    /// Starts on a transaction with nothing staged.
-    pub(crate) fn new(tx: &'t WriteTransaction) -> Self {
-        Self { below: Tables::new(tx), above: Staged::default() }
+    /// Starts on a transaction with nothing staged; `names` say what a damaged row is called.
+    pub(crate) fn new(tx: &'t WriteTransaction, names: &'t Names) -> Self {
+        Self { below: Tables::new(tx), above: Staged::default(), names }
     }
 
     /// Writes what is staged into a frame, and returns the tables that it is to be put into.
@@ -148,9 +162,11 @@ impl<'t> Rows<'t> {
         for (table, key, value) in self.above.rows() {
             let code = table as u8 | if value.is_none() { REMOVED } else { 0 };
             frame.push(&[code]);
-            for bytes in [Some(key), value].into_iter().flatten() {
-                frame.push_number(bytes.len() as u64);
-                frame.push(bytes);
+            frame.push_number(key.len() as u64);
+            frame.push(key);
+            if let Some(value) = value {
+                frame.push_number(seal::length(table, value) as u64);
+                seal::parts(table, key, value, |part| frame.push(part));
             }
         }
         self.below
@@ -166,8 +182,11 @@ impl<'t> Rows<'t> {
         if let Some(staged) = self.above.get(table, key) {
             return Ok(staged.map(read));
         }
-        let found = self.below.table(table)?.get(key).map_err(RowError::storage)?;
-        Ok(found.map(|guard| read(guard.value())))
+        let Some(found) = self.below.table(table)?.get(key).map_err(RowError::storage)? else {
+            return Ok(None);
+        };
+        let body = seal::open(table, key, found.value());
+        Ok(Some(read(body.map_err(|_| RowError::damaged_row(table, key, self.names))?)))
     }
 
     /// Returns a copy of a row.
@@ -175,9 +194,12 @@ impl<'t> Rows<'t> {
         self.read(table, key, <[u8]>::to_vec)
     }
 
-    /// Returns whether a row exists.
+    /// Returns whether a row exists, whatever it is worth.
     pub(crate) fn has(&mut self, table: Table, key: &[u8]) -> Result<bool, RowError> {
-        Ok(self.read(table, key, |_| ())?.is_some())
+        if let Some(staged) = self.above.get(table, key) {
+            return Ok(staged.is_some());
+        }
+        Ok(self.below.table(table)?.get(key).map_err(RowError::storage)?.is_some())
     }
 
     /// Hands on each row from `from` up to, without, `to`, in an order, until told to stop.
@@ -191,9 +213,13 @@ impl<'t> Rows<'t> {
     ) -> Result<(), RowError> {
         let below = self.below.table(table)?.range(from..to).map_err(RowError::storage)?;
         let above = self.above.range(table, from, to);
+        let names = self.names;
+        let open: Take<'_> = &mut |key, row| {
+            take(key, seal::open(table, key, row).map_err(|_| RowError::damaged_row(table, key, names))?)
+        };
         match order {
-            Order::Rising => merge(below, above, Ordering::Less, take),
-            Order::Falling => merge(below.rev(), above.rev(), Ordering::Greater, take),
+            Order::Rising => merge(below, above, Ordering::Less, open),
+            Order::Falling => merge(below.rev(), above.rev(), Ordering::Greater, open),
         }
     }
 

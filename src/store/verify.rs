@@ -29,6 +29,7 @@ use thoughtstream_domain::event::Event;
 use thoughtstream_domain::hash::{ChainHash, tagged};
 use thoughtstream_domain::id::{ConsumerKey, SourceId};
 
+use crate::place;
 use crate::reader::{Reader, View};
 use crate::rows::{RowError, unless_panicking};
 use crate::tables::Table;
@@ -103,6 +104,8 @@ impl Serialize for Head {
 pub enum FindingKind {
     /// A row's bytes are not what its table promises.
     Malformed,
+    /// A row is not the one that was written under its key.
+    Seal,
     /// Part of the file cannot be read at all.
     Unreadable,
     /// An event is missing between others.
@@ -194,12 +197,41 @@ impl Findings {
         }
     }
 
+    /// Adds what others found behind what was found so far.
+    fn append(&mut self, others: Self) {
+        self.unlisted += others.unlisted;
+        for Finding { kind, place, message } in others.listed {
+            self.add(kind, place, message);
+        }
+    }
+
     /// Turns an error of one row into a finding.
     fn add_error(&mut self, place: impl std::fmt::Display, error: &RowError) {
         match error {
+            // A row that is named already is not named once more for everyone who needs it.
+            RowError::Damaged { place } if self.listed.iter().any(|finding| finding.place == *place) => {}
             RowError::Damaged { place } => self.add(FindingKind::Malformed, place, "the row cannot be read"),
             RowError::Storage(source) => self.add(FindingKind::Unreadable, place, source),
         }
+    }
+
+    /// Reads a row; one that cannot be read is a finding, which says whether it is the one that was written.
+    fn read<T>(
+        &mut self,
+        view: &View<'_>,
+        (table, key, row): (Table, &[u8], &[u8]),
+        read: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let place = || place::of(table, key, &view.shared().names);
+        let Ok(body) = view.open(table, key, row) else {
+            self.add(FindingKind::Seal, place(), "the row is not the one that was written");
+            return None;
+        };
+        let found = read(body);
+        if found.is_none() {
+            self.add(FindingKind::Malformed, place(), "the row cannot be read");
+        }
+        found
     }
 }
 

@@ -272,7 +272,7 @@ impl Writer {
         let shared = self.shared.clone();
         let database = shared.database().map_err(|_| WriteError::MustReopen)?;
         let mut tx = database.begin_write().map_err(|error| self.fail(error.into()))?;
-        let mut rows = Rows::new(&tx);
+        let mut rows = Rows::new(&tx, &shared.names);
         let mut group_state =
             GroupState { cache: &mut self.cache, types: &self.types, now, heads: Heads::default() };
         let verdicts = match group_state.apply_all(&mut rows, group) {
@@ -504,6 +504,7 @@ impl GroupState<'_> {
             row::check_recorded(commit, index, row)?;
             self.check_row(rows, commit, index, row)?;
         }
+        self.check_underlying(rows, commit)?;
         Ok(planned)
     }
 }

@@ -160,13 +160,25 @@ pub(crate) fn put<T: Serialize>(sink: &mut dyn Sink, value: &T) -> Result<(), Fa
     sink.value(value)
 }
 
+/// The code of a failure over a row that is not what was written.
+pub(crate) const DAMAGED: &str = "log.damaged";
+
+/// The command that names what is damaged.
+pub(crate) const VERIFY: &str = "thought verify";
+
 impl From<RowError> for Failure {
     fn from(error: RowError) -> Self {
-        let code = match &error {
+        Self::from(&error)
+    }
+}
+
+impl From<&RowError> for Failure {
+    fn from(error: &RowError) -> Self {
+        let code = match error {
             RowError::Storage(_) => "log.storage",
-            RowError::Damaged { .. } => "log.damaged",
+            RowError::Damaged { .. } => DAMAGED,
         };
-        let failure = Self::of(Exit::CouldNotLook, code, &error);
+        let failure = Self::of(Exit::CouldNotLook, code, error);
         match error {
             RowError::Storage(_) => failure,
             RowError::Damaged { .. } => failure.with_hint("run `thought verify`: it names the first bad row"),

@@ -152,20 +152,21 @@ impl Copier {
         for table in ROWS {
             for row in view.table(table)?.iter().map_err(RowError::storage)? {
                 let (key, value) = row.map_err(RowError::storage)?;
-                to.put(table, key.value(), value.value())?;
+                to.put_stored(table, key.value(), value.value())?;
             }
         }
         for row in view.table(Table::Executions)?.iter().map_err(RowError::storage)? {
             let (key, value) = row.map_err(RowError::storage)?;
-            let execution = read_execution(value.value());
-            let execution = execution.map_err(|_| RowError::damaged(Table::Executions, "row"))?;
-            to.put(Table::Executions, key.value(), value.value())?;
+            let execution = read_execution(view.open(Table::Executions, key.value(), value.value())?);
+            let execution = execution.map_err(|_| view.damaged_row(Table::Executions, key.value()))?;
+            to.put_stored(Table::Executions, key.value(), value.value())?;
             projection::put_execution(to, key.value(), &execution)?;
         }
         for row in view.table(Table::Runs)?.iter().map_err(RowError::storage)? {
             let (key, value) = row.map_err(RowError::storage)?;
-            let run = read_run(value.value()).map_err(|_| RowError::damaged(Table::Runs, "row"))?;
-            to.put(Table::Runs, key.value(), value.value())?;
+            let run = read_run(view.open(Table::Runs, key.value(), value.value())?);
+            let run = run.map_err(|_| view.damaged_row(Table::Runs, key.value()))?;
+            to.put_stored(Table::Runs, key.value(), value.value())?;
             projection::put_run(to, key.value(), &run)?;
         }
         let incarnation = view.get(Table::Meta, b"incarnation")?.unwrap_or_default();

@@ -28,7 +28,7 @@ impl Look for &View<'_> {
         let rows = self.table(table)?;
         for row in rows.range(from..to).map_err(RowError::storage)? {
             let (key, value) = row.map_err(RowError::storage)?;
-            if take(key.value(), value.value())? == Go::Stop {
+            if take(key.value(), self.open(table, key.value(), value.value())?)? == Go::Stop {
                 break;
             }
         }

@@ -38,7 +38,7 @@ impl Reader {
             let Some(id) = view.get(Table::Paths, &key!(number, path))? else { return Ok(None) };
             let found = view.get(Table::Documents, &key!(number, &id[..]))?;
             let found = found.ok_or_else(|| RowError::damaged(Table::Paths, format_args!("of {source}")))?;
-            from_json(&found, Table::Documents, "row").map(Some)
+            from_json(&found, Table::Documents, String::from_utf8_lossy(&id)).map(Some)
         })
     }
 
@@ -56,7 +56,8 @@ impl Reader {
         let from = after.map_or_else(|| key!(number), |id| key!(number, id.as_str(), 0_u8));
         self.view(|view| {
             let rows = view.range(Table::Documents, &from, &key!(number + 1), limit.min(PAGE_ROWS_MAX))?;
-            rows.iter().map(|(_, row)| from_json(row, Table::Documents, source)).collect()
+            let id = |key: &[u8]| String::from_utf8_lossy(key.get(4..).unwrap_or_default()).into_owned();
+            rows.iter().map(|(key, row)| from_json(row, Table::Documents, id(key))).collect()
         })
     }
 

@@ -25,6 +25,9 @@ pub struct Claim {
     pub closed: bool,
 }
 
+/// The control row of a consumer, or that it is damaged.
+pub type ControlRow = (ConsumerId, Result<Control, RowError>);
+
 impl Reader {
     fn consumer(&self, consumer: &ConsumerKey) -> Option<u32> {
         self.shared.names.number(NameKind::Consumer, &consumer.to_string())
@@ -115,8 +118,9 @@ impl Reader {
                 .range(&key!(consumer, first)[..]..=&key!(consumer, event.position)[..])
                 .map_err(RowError::storage)?;
             for row in rows.rev() {
-                let (_, value) = row.map_err(RowError::storage)?;
-                let execution = read_execution(value.value()).at(Table::Executions, &event.source)?;
+                let (key, value) = row.map_err(RowError::storage)?;
+                let value = view.open(Table::Executions, key.value(), value.value())?;
+                let execution = read_execution(value).at(Table::Executions, &event.source)?;
                 if execution.source == event.source {
                     return Ok(Some(execution).filter(holds));
                 }
@@ -181,12 +185,13 @@ impl Reader {
         let Some(number) = self.consumer(consumer) else { return Ok(Vec::new()) };
         let to = before.map_or_else(|| key!(number + 1), |before| key!(number, before));
         self.view(|view| {
-            let table = view.table(table)?;
-            let rows = table.range(&key!(number)[..]..&to[..]).map_err(RowError::storage)?;
-            let newest = rows.rev().take(limit.min(PAGE_ROWS_MAX));
-            newest
-                .map(|row| row.map(|(_, value)| value.value().to_vec()).map_err(RowError::storage))
-                .collect()
+            let opened = view.table(table)?;
+            let rows = opened.range(&key!(number)[..]..&to[..]).map_err(RowError::storage)?;
+            let newest = rows.rev().take(limit.min(PAGE_ROWS_MAX)).map(|row| {
+                let (key, value) = row.map_err(RowError::storage)?;
+                Ok(view.open(table, key.value(), value.value())?.to_vec())
+            });
+            newest.collect()
         })
     }
 
@@ -286,18 +291,19 @@ impl Reader {
         })
     }
 
-    /// Returns all control rows.
+    /// Returns all control rows; one that is damaged is an error of its own, and says nothing about the others.
     ///
     /// # Errors
     /// [`RowError`] if the log cannot be read.
-    pub fn controls(&self) -> Result<Vec<(ConsumerId, Control)>, RowError> {
+    pub fn controls(&self) -> Result<Vec<ControlRow>, RowError> {
         self.view(|view| {
             let mut found = Vec::new();
             for row in view.table(Table::Controls)?.iter().map_err(RowError::storage)? {
                 let (key, value) = row.map_err(RowError::storage)?;
                 let id = std::str::from_utf8(key.value()).ok().and_then(|text| ConsumerId::parse(text).ok());
                 let id = id.ok_or_else(|| RowError::damaged(Table::Controls, "row"))?;
-                let control = from_json(value.value(), Table::Controls, &id)?;
+                let value = view.open(Table::Controls, key.value(), value.value());
+                let control = value.and_then(|value| from_json(value, Table::Controls, &id));
                 found.push((id, control));
             }
             Ok(found)
@@ -324,8 +330,9 @@ impl Reader {
             let table = view.table(Table::Declarations)?;
             let rows = table.iter().map_err(RowError::storage)?;
             let read = rows.map(|row| {
-                let (_, value) = row.map_err(RowError::storage)?;
-                from_json(value.value(), Table::Declarations, "row")
+                let (key, value) = row.map_err(RowError::storage)?;
+                let value = view.open(Table::Declarations, key.value(), value.value())?;
+                from_json(value, Table::Declarations, String::from_utf8_lossy(key.value()))
             });
             read.collect()
         })

@@ -6,7 +6,7 @@ use redb::{Database, WriteTransaction};
 
 use super::error::CreateError;
 use super::open::{APPLIED, encode_mark, open_backend};
-use super::{FORMAT, FORMAT_FILE, FORMAT_TITLE, LOG, LOG_UNFINISHED, Options, Presence, look_on};
+use super::{FORMAT, FORMAT_FILE, LOG, LOG_UNFINISHED, Options, Presence, format_text, look_on};
 use crate::disk::{Backend, Disk, DiskError, DiskFile};
 use crate::journal::{self, Journal, Mark};
 use crate::rows::RowError;
@@ -57,8 +57,7 @@ fn fill_new(
     let fail = |name: &str, source: FillError| CreateError::Write { path: disk.path(name), source };
     Journal::create(disk, options.journal_file_bytes).map_err(|error| fail("journal", error.into()))?;
     let format = disk.create(FORMAT_FILE)?;
-    let text = format!("{FORMAT_TITLE}\nformat {FORMAT}\n");
-    let written = format.write_at(0, text.as_bytes()).and_then(|()| format.sync());
+    let written = format.write_at(0, format_text().as_bytes()).and_then(|()| format.sync());
     written.map_err(|error| fail(FORMAT_FILE, error.into()))?;
     let database = fill(log).map_err(|error| fail(LOG, error))?;
     drop(database);

@@ -10,7 +10,8 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableHandle
 
 use super::error::{OpenError, damaged_rows, database_error};
 use super::{
-    FORMAT, FORMAT_FILE, FORMAT_TITLE, LOG, LOG_ANEW, LOG_UNFINISHED, Options, Presence, Shared, look_on,
+    FORMAT, FORMAT_FILE, FORMAT_TITLE, LOG, LOG_ANEW, LOG_UNFINISHED, Options, Presence, Shared, format_text,
+    look_on,
 };
 use crate::behind::Behind;
 use crate::codec::{be32, be64};
@@ -57,7 +58,7 @@ pub(super) struct OpenedLog {
 
 /// Opens log and journal and brings the log up to the journal's end.
 pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, OpenError> {
-    check_presence(disk, Access::Write)?;
+    let format = check_presence(disk, Access::Write)?;
     let path = disk.path(LOG);
     // First without changing anything: what is refused must stay as it was found.
     let scanned = unless_panicking(|| {
@@ -80,6 +81,9 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
         return Err(OpenError::Held { path });
     }
     let (mut journal, bodies) = scanned.open()?;
+    if format < FORMAT {
+        raise_format(disk)?;
+    }
     let incarnation = meta.incarnation + 1;
     carry(&database, &journal, &bodies, incarnation).map_err(|error| not_carried(&path, error))?;
     journal.checkpointed(journal.end().offset);
@@ -88,6 +92,15 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
         tracing::warn!("log.remains_not_removed");
     }
     Ok(OpenedLog { database, behind, journal, mark: meta.mark, incarnation })
+}
+
+/// Lets the format file name the form that is written from now on: before the first row of it is, so that an earlier
+/// version of this program never takes one for damage. A power cut leaves one number or the other, for only a digit of
+/// the file becomes another, and both may be opened; the meta row follows with what the journal holds.
+fn raise_format(disk: &dyn Disk) -> Result<(), OpenError> {
+    let io = |source: io::Error| OpenError::Io { path: disk.path(FORMAT_FILE), source: source.into() };
+    let file = disk.open(FORMAT_FILE)?;
+    file.write_at(0, format_text().as_bytes()).and_then(|()| file.sync()).map_err(io)
 }
 
 /// Removes what a compaction left that was cut short. Only for who has the log alone.
@@ -117,7 +130,8 @@ pub(super) fn read_log(disk: &dyn Disk, options: Options) -> Result<(Database, [
     opened.ok_or_else(|| panicked(&path))?
 }
 
-fn check_presence(disk: &dyn Disk, access: Access) -> Result<(), OpenError> {
+/// Returns the format that a store says it has.
+fn check_presence(disk: &dyn Disk, access: Access) -> Result<u16, OpenError> {
     match look_on(disk)? {
         Presence::Absent => Err(OpenError::Absent { path: disk.path("") }),
         Presence::Unfinished => Err(OpenError::Unfinished { path: disk.path(LOG_UNFINISHED) }),
@@ -136,7 +150,7 @@ fn not_carried(path: &Path, error: ReplayError) -> OpenError {
     }
 }
 
-fn check_format(disk: &dyn Disk, access: Access) -> Result<(), OpenError> {
+fn check_format(disk: &dyn Disk, access: Access) -> Result<u16, OpenError> {
     const LONGEST: u64 = 256;
     let path = disk.path(FORMAT_FILE);
     let file = match disk.open_for(access, FORMAT_FILE) {
@@ -155,7 +169,7 @@ fn check_format(disk: &dyn Disk, access: Access) -> Result<(), OpenError> {
     let found = text.strip_prefix(FORMAT_TITLE).and_then(|rest| rest.strip_prefix("\nformat "));
     let found = found.and_then(|rest| rest.lines().next()).and_then(|number| number.parse::<u16>().ok());
     match found {
-        Some(FORMAT) => Ok(()),
+        Some(found @ 1..=FORMAT) => Ok(found),
         Some(found) if found > FORMAT => Err(OpenError::NewerFormat { path, found }),
         Some(_) | None => Err(OpenError::NotAStore { path }),
     }
@@ -274,6 +288,7 @@ fn carry(
     for body in bodies {
         tables.replay(body)?;
     }
+    tables.put(Table::Meta, b"format", &u64::from(FORMAT).to_be_bytes())?;
     tables.put(Table::Meta, b"incarnation", &incarnation.to_be_bytes())?;
     tables.put(Table::Meta, APPLIED, &encode_mark(journal.end()))?;
     tables.put(Table::Meta, JOURNAL, &journal.file_bytes().to_be_bytes())?;

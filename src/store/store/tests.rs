@@ -11,6 +11,7 @@ mod definitions;
 mod events;
 mod judgments;
 mod open;
+mod seals;
 mod settlement;
 mod verification;
 

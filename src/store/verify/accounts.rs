@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redb::{ReadableTable, ReadableTableMetadata};
 use thoughtstream_domain::accounting::{Entry, Tally};
+use thoughtstream_domain::id::RunId;
 
 use super::events::{Walk, run_digest};
 use super::{FindingKind, Findings};
@@ -18,20 +19,27 @@ use crate::tables::{Table, key};
 /// Checks all entries and sums.
 pub(super) fn check(view: &View<'_>, walk: &mut Walk, findings: &mut Findings) -> Result<(), RowError> {
     let runs = view.table(Table::Runs)?;
-    let mut compared = Compared { view, expected: BTreeMap::new(), findings };
+    // What the sums are found to be is worth nothing where an entry of them cannot be read.
+    let (mut derived, mut unread) = (Findings::default(), false);
+    let mut compared = Compared { view, expected: BTreeMap::new(), findings: &mut derived };
     let mut sums = AddUp::default();
     for row in view.table(Table::Entries)?.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
-        let Ok(entry) = read_entry(value.value()) else {
-            let message = "an entry cannot be read";
-            compared.findings.add(FindingKind::Malformed, Table::Entries.name(), message);
+        let row = (Table::Entries, key.value(), value.value());
+        let Some(entry) = findings.read(view, row, |body| read_entry(body).ok()) else {
+            unread = true;
+            let run = key.value().last_chunk().map(|id| RunId::from_bytes(*id));
+            run.map(|run| walk.reserved.remove(&run_digest(&run)));
             continue;
         };
-        check_entry(view, &runs, key.value(), &entry, walk, compared.findings)?;
+        check_entry(view, &runs, key.value(), &entry, walk, findings)?;
         sums.follow(&mut compared, &entry)?;
     }
     sums.finish(&mut compared)?;
     compared.finish()?;
+    if !unread {
+        findings.append(derived);
+    }
     for (digest, _) in std::mem::take(&mut walk.reserved) {
         let message = format_args!("of a run whose id begins with {digest:016x} is in no account");
         findings.add(FindingKind::Account, "lifecycle", format_args!("the reservation {message}"));
@@ -60,8 +68,14 @@ fn check_entry(
     let consumer = view.shared().names.number(NameKind::Consumer, &reservation.consumer.to_string());
     let run_key = key!(consumer.unwrap_or(0), reservation.position, reservation.attempt);
     let run = runs.get(&run_key[..]).map_err(RowError::storage)?;
-    let run = run.and_then(|row| read_run(row.value()).ok());
-    match run.filter(|run| run.id == reservation.run && run.received_at == reservation.at) {
+    let read = run.as_ref().map(|row| {
+        let body = view.open(Table::Runs, &run_key, row.value()).ok()?;
+        read_run(body).ok()
+    });
+    let unread = matches!(read, Some(None));
+    match read.flatten().filter(|run| run.id == reservation.run && run.received_at == reservation.at) {
+        // One that cannot be read is already a finding.
+        None if unread => {}
         None => wrong("there is no such attempt"),
         Some(run) if run.state.is_open() != entry.settlement.is_none() => {
             wrong("the attempt and its charge disagree on whether it has ended");
@@ -117,7 +131,13 @@ impl Compared<'_, '_> {
 impl Put for Compared<'_, '_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         *self.expected.entry(table).or_default() += 1;
-        let found = self.view.get(table, key)?;
+        let found = match self.view.get(table, key) {
+            Err(RowError::Damaged { place }) => {
+                self.findings.add(FindingKind::Seal, place, "the row is not the one that was written");
+                return Ok(());
+            }
+            found => found?,
+        };
         if found.as_deref() == Some(value) {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use thoughtstream_domain::hash::Sha256Hash;
 
 use super::{FindingKind, Findings};
 use crate::names::NameKind;
+use crate::place;
 use crate::reader::View;
 use crate::rows::RowError;
 use crate::tables::{Table, key};
@@ -15,25 +16,27 @@ pub(super) fn check(view: &View<'_>, findings: &mut Findings) -> Result<(), RowE
     check_documents(view, findings)?;
     check_versions(view, findings)?;
     check_blobs(view, findings)?;
-    let controls = |bytes: &[u8]| serde_json::from_slice::<Control>(bytes).is_ok();
-    check_json(view, Table::Controls, controls, findings)?;
-    let declarations = |bytes: &[u8]| serde_json::from_slice::<Registered>(bytes).is_ok();
-    check_json(view, Table::Declarations, declarations, findings)
+    check_json::<Control>(view, Table::Controls, findings)?;
+    check_json::<Registered>(view, Table::Declarations, findings)
+}
+
+fn json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    serde_json::from_slice(bytes).ok()
 }
 
 fn check_documents(view: &View<'_>, findings: &mut Findings) -> Result<(), RowError> {
     let (documents, versions, paths) =
         (view.table(Table::Documents)?, view.table(Table::Versions)?, view.table(Table::Paths)?);
     let names = &view.shared().names;
-    let mut live = 0;
+    let (mut live, mut unread) = (0, false);
     for row in documents.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
-        let text = String::from_utf8_lossy(key.value().get(4..).unwrap_or_default()).into_owned();
-        let place = format!("{} {text}", Table::Documents.name());
-        let Ok(document) = serde_json::from_slice::<Document>(value.value()) else {
-            findings.add(FindingKind::Malformed, &place, "the row cannot be read");
+        let row = (Table::Documents, key.value(), value.value());
+        let Some(document) = findings.read(view, row, json::<Document>) else {
+            unread = true;
             continue;
         };
+        let place = place::of(Table::Documents, key.value(), names);
         let number = names.number(NameKind::Source, document.source.as_str()).unwrap_or(0);
         if key!(number, document.id.as_str())[..] != *key.value() {
             findings.add(FindingKind::Document, &place, "the key is not that of this document");
@@ -53,7 +56,8 @@ fn check_documents(view: &View<'_>, findings: &mut Findings) -> Result<(), RowEr
         }
     }
     let found = paths.len().map_err(RowError::storage)?;
-    if found != live {
+    // Whether one that cannot be read has a path, nobody knows.
+    if found != live && !unread {
         findings.add(FindingKind::Index, Table::Paths.name(), format_args!("has {found} rows, not {live}"));
     }
     Ok(())
@@ -62,11 +66,9 @@ fn check_documents(view: &View<'_>, findings: &mut Findings) -> Result<(), RowEr
 fn check_versions(view: &View<'_>, findings: &mut Findings) -> Result<(), RowError> {
     let (versions, blobs) = (view.table(Table::Versions)?, view.table(Table::Blobs)?);
     for row in versions.iter().map_err(RowError::storage)? {
-        let (_, value) = row.map_err(RowError::storage)?;
-        let Ok(document) = serde_json::from_slice::<Document>(value.value()) else {
-            findings.add(FindingKind::Malformed, Table::Versions.name(), "a row cannot be read");
-            continue;
-        };
+        let (key, value) = row.map_err(RowError::storage)?;
+        let row = (Table::Versions, key.value(), value.value());
+        let Some(document) = findings.read(view, row, json::<Document>) else { continue };
         if blobs.get(&document.sha256.as_bytes()[..]).map_err(RowError::storage)?.is_none() {
             let place = format_args!("{} {} {}", Table::Versions.name(), document.id, document.revision);
             findings.add(
@@ -91,18 +93,14 @@ fn check_blobs(view: &View<'_>, findings: &mut Findings) -> Result<(), RowError>
     Ok(())
 }
 
-fn check_json(
+fn check_json<T: serde::de::DeserializeOwned>(
     view: &View<'_>,
     table: Table,
-    good: impl Fn(&[u8]) -> bool,
     findings: &mut Findings,
 ) -> Result<(), RowError> {
     for row in view.table(table)?.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
-        if !good(value.value()) {
-            let place = format!("{} {}", table.name(), String::from_utf8_lossy(key.value()));
-            findings.add(FindingKind::Malformed, place, "the row cannot be read");
-        }
+        findings.read(view, (table, key.value(), value.value()), json::<T>);
     }
     Ok(())
 }

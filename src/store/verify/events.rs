@@ -405,9 +405,18 @@ impl Walk {
         let names = &view.shared().names;
         let heads = view.table(Table::Heads)?;
         for (source, (sequence, chain, position)) in &self.heads {
-            let number = names.number(NameKind::Source, source.as_str()).unwrap_or(0);
-            let row = heads.get(&key!(number)[..]).map_err(RowError::storage)?;
-            let row = row.and_then(|row| SourceRow::read(row.value()).ok());
+            let key = key!(names.number(NameKind::Source, source.as_str()).unwrap_or(0));
+            let row = heads.get(&key[..]).map_err(RowError::storage)?;
+            let row = match &row {
+                Some(row) => {
+                    let row = (Table::Heads, &key[..], row.value());
+                    let Some(read) = findings.read(view, row, |body| SourceRow::read(body).ok()) else {
+                        continue;
+                    };
+                    Some(read)
+                }
+                None => None,
+            };
             let expected = SourceRow { sequence: *sequence, chain: *chain, position: *position };
             if row != Some(expected) {
                 let place = format_args!("{} {source}", Table::Heads.name());

@@ -52,9 +52,15 @@ pub(super) fn check(
     let heads = view.table(Table::Heads)?;
     for ((consumer, source), lane) in &lanes {
         let place = place(view, *consumer, *source);
-        let head = heads.get(&key!(*source)[..]).map_err(RowError::storage)?;
-        let head = head.and_then(|row| Head::read(row.value()).ok()).unwrap_or(Head::NONE);
-        if lane.progress > head.sequence {
+        let key = key!(*source);
+        let head = heads.get(&key[..]).map_err(RowError::storage)?;
+        let head = head.map(|row| view.open(Table::Heads, &key, row.value()).ok().map(Head::read));
+        // One that cannot be read is already a finding.
+        let head = match head {
+            Some(read) => read.and_then(Result::ok),
+            None => Some(Head::NONE),
+        };
+        if let Some(head) = head.filter(|head| lane.progress > head.sequence) {
             let message =
                 format_args!("{} lies beyond the source's last sequence {}", lane.progress, head.sequence);
             findings.add(FindingKind::Progress, &place, message);
@@ -101,29 +107,34 @@ fn check_lane(lane: &Lane, place: &str, findings: &mut Findings) {
 }
 
 fn read_lanes(view: &View<'_>, findings: &mut Findings) -> Result<Lanes, RowError> {
-    let mut lanes = Lanes::new();
+    let (mut lanes, mut unread) = (Lanes::new(), BTreeSet::new());
     for row in view.table(Table::Progress)?.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
-        match lane_key(key.value()).zip(be64(value.value()).ok()) {
+        let row = (Table::Progress, key.value(), value.value());
+        let lane = lane_key(key.value());
+        match findings.read(view, row, |body| lane.zip(be64(body).ok())) {
             Some((lane, progress)) => lanes.entry(lane).or_default().progress = progress,
-            None => findings.add(FindingKind::Malformed, Table::Progress.name(), "a row cannot be read"),
+            None => unread.extend(lane),
         }
     }
     for row in view.table(Table::Claims)?.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
         let sequence = key.value().get(8..).and_then(|bytes| be64(bytes).ok());
-        match lane_key(key.value()).zip(sequence).zip(read_claim(value.value())) {
+        let row = (Table::Claims, key.value(), value.value());
+        let lane = lane_key(key.value());
+        match findings.read(view, row, |body| lane.zip(sequence).zip(read_claim(body))) {
             Some(((lane, sequence), claim)) => {
                 lanes.entry(lane).or_default().claims.insert(sequence, claim);
             }
-            None => findings.add(FindingKind::Malformed, Table::Claims.name(), "a row cannot be read"),
+            None => unread.extend(lane),
         }
     }
     let names = &view.shared().names;
     for row in view.table(Table::Executions)?.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
         // One that cannot be read is already a finding.
-        let Ok(execution) = read_execution(value.value()) else { continue };
+        let body = view.open(Table::Executions, key.value(), value.value()).ok();
+        let Some(execution) = body.and_then(|body| read_execution(body).ok()) else { continue };
         let consumer = key.value().get(..4).and_then(|bytes| be32(bytes).ok());
         let source = names.number(NameKind::Source, execution.source.as_str());
         let Some(lane) = consumer.zip(source) else { continue };
@@ -135,6 +146,8 @@ fn read_lanes(view: &View<'_>, findings: &mut Findings) -> Result<Lanes, RowErro
             lane.unsettled.extend(sequences.map(|sequence| (sequence, execution.position())));
         }
     }
+    // What follows from a row that cannot be read is not found wrong as well.
+    lanes.retain(|lane, _| !unread.contains(lane));
     for lane in lanes.values_mut() {
         // Executions come by their first triggers, which of one source is by their sequences, unless a row is wrong.
         if !lane.closed.is_sorted() {

@@ -8,6 +8,7 @@ use super::events::{TERMINALS, Walk, run_digest};
 use super::{FindingKind, Findings};
 use crate::codec::{be32, be64};
 use crate::execution::{read_execution, read_run};
+use crate::place;
 use crate::reader::{ReadTable, View};
 use crate::record;
 use crate::rows::RowError;
@@ -39,14 +40,16 @@ pub(super) fn check(view: &View<'_>, walk: &mut Walk, findings: &mut Findings) -
         let message = format_args!("a run whose id begins with {:016x} ended as {words:?}", pair[0].0);
         findings.add(FindingKind::DoubleTerminal, "lifecycle", message);
     }
-    let mut unsettled = 0;
+    let (mut unsettled, mut unread) = (0, false);
     for row in tables.executions.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
-        let place = format!("{} {}", Table::Executions.name(), key_text(key.value()));
-        let Ok(execution) = read_execution(value.value()) else {
-            findings.add(FindingKind::Malformed, &place, "the row cannot be read");
+        let row = (Table::Executions, key.value(), value.value());
+        let read = findings.read(view, row, |body| read_execution(body).ok());
+        let Some(execution) = read else {
+            unread = true;
             continue;
         };
+        let place = place::of(Table::Executions, key.value(), &view.shared().names);
         unsettled += u64::from(execution.state.status() != ExecutionStatus::Closed);
         check_execution(view, &tables, key.value(), &execution, &place, findings)?;
     }
@@ -54,13 +57,18 @@ pub(super) fn check(view: &View<'_>, walk: &mut Walk, findings: &mut Findings) -
     for row in tables.runs.iter().map_err(RowError::storage)? {
         let (key, value) = row.map_err(RowError::storage)?;
         runs += 1;
-        let place = format!("{} {}", Table::Runs.name(), key_text(key.value()));
-        let Ok(run) = read_run(value.value()) else {
-            findings.add(FindingKind::Malformed, &place, "the row cannot be read");
+        let row = (Table::Runs, key.value(), value.value());
+        let Some(run) = findings.read(view, row, |body| read_run(body).ok()) else {
+            unread = true;
             continue;
         };
+        let place = place::of(Table::Runs, key.value(), &view.shared().names);
         open += u64::from(run.state.is_open());
-        check_run(&tables, key.value(), &run, walk, &place, findings)?;
+        check_run(view, &tables, key.value(), &run, walk, &place, findings)?;
+    }
+    if unread {
+        // What hangs on a row that cannot be read is not found wrong as well.
+        return Ok(runs);
     }
     let ended = walk.ended.len() as u64;
     if ended != runs - open {
@@ -78,19 +86,6 @@ pub(super) fn check(view: &View<'_>, walk: &mut Walk, findings: &mut Findings) -
         }
     }
     Ok(runs)
-}
-
-/// Writes a key of consumer, position and perhaps attempt for people.
-fn key_text(key: &[u8]) -> String {
-    let part = |range: std::ops::Range<usize>| key.get(range);
-    let consumer = part(0..4).and_then(|bytes| be32(bytes).ok());
-    let position = part(4..12).and_then(|bytes| be64(bytes).ok());
-    let attempt = part(12..16).and_then(|bytes| be32(bytes).ok());
-    match (consumer, position, attempt) {
-        (Some(consumer), Some(position), Some(attempt)) => format!("{consumer}/{position}/{attempt}"),
-        (Some(consumer), Some(position), None) => format!("{consumer}/{position}"),
-        _ => format!("{key:02x?}"),
-    }
 }
 
 fn check_execution(
@@ -135,11 +130,12 @@ fn check_execution(
         let message = format_args!("and {} disagree on whether it is closed", Table::Unsettled.name());
         findings.add(FindingKind::Index, place, message);
     }
-    check_attempts(tables, key, execution, place, findings)
+    check_attempts(view, tables, key, execution, place, findings)
 }
 
 /// Checks an execution's attempts as a whole.
 fn check_attempts(
+    view: &View<'_>,
     tables: &Tables,
     key: &[u8],
     execution: &Execution,
@@ -149,8 +145,11 @@ fn check_attempts(
     let to = key!(key, u32::MAX);
     let mut attempts = Vec::new();
     for row in tables.runs.range(key..&to[..]).map_err(RowError::storage)? {
-        let (_, value) = row.map_err(RowError::storage)?;
-        attempts.extend(read_run(value.value()).ok());
+        let (key, value) = row.map_err(RowError::storage)?;
+        let body = view.open(Table::Runs, key.value(), value.value()).ok();
+        // One that cannot be read is already a finding, or will be.
+        let Some(run) = body.and_then(|body| read_run(body).ok()) else { return Ok(()) };
+        attempts.push(run);
     }
     let numbers: Vec<u32> = attempts.iter().map(|run| run.attempt).collect();
     if numbers != (1..=execution.attempts).collect::<Vec<u32>>() {
@@ -176,6 +175,7 @@ fn check_attempts(
 }
 
 fn check_run(
+    view: &View<'_>,
     tables: &Tables,
     key: &[u8],
     run: &Run,
@@ -192,9 +192,14 @@ fn check_run(
     if (place_in_key, attempt_in_key) != (Some(run.position), Some(run.attempt)) {
         wrong("the key is not that of this run");
     }
-    let execution = tables.executions.get(&key[..key.len().min(12)]).map_err(RowError::storage)?;
-    let execution = execution.and_then(|row| read_execution(row.value()).ok());
-    if execution.is_none_or(|execution| execution.id != run.execution) {
+    let its_key = &key[..key.len().min(12)];
+    let execution = tables.executions.get(its_key).map_err(RowError::storage)?;
+    let is_its = execution.is_some_and(|row| {
+        let body = view.open(Table::Executions, its_key, row.value()).ok();
+        // One that cannot be read is already a finding.
+        body.and_then(|body| read_execution(body).ok()).is_none_or(|execution| execution.id == run.execution)
+    });
+    if !is_its {
         wrong("there is no such execution");
     }
     let digest = run_digest(&run.id);

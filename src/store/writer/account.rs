@@ -81,6 +81,12 @@ impl GroupState<'_> {
         Ok(reserved.then(|| "the attempt holds a reservation that is not settled with it".to_owned()))
     }
 
+    /// Reads the sums that an entry counts in.
+    pub(super) fn check_sums(&self, rows: &mut Rows<'_>, entry: &Entry) -> Result<(), RowError> {
+        let account = entry.reservation.account();
+        sum_keys(account, entry.reservation.at).iter().try_for_each(|key| sum(rows, account, key).map(drop))
+    }
+
     fn entry(&self, rows: &mut Rows<'_>, like: &Entry) -> Result<Option<Entry>, RowError> {
         let reservation = &like.reservation;
         let key = entry_key(reservation.account(), reservation.at, &reservation.run);
@@ -100,11 +106,15 @@ impl GroupState<'_> {
             rows.remove(Table::Leases, &key);
         }
         for key in sum_keys(account, reservation.at) {
-            let sum = rows.read(Table::Tallies, &key, read_tally)?.transpose().at(Table::Tallies, account)?;
-            let sum = sum.unwrap_or_default().minus(before).plus(entry.tally());
+            let sum = sum(rows, account, &key)?.minus(before).plus(entry.tally());
             rows.put(Table::Tallies, &key, &write_tally(&sum));
         }
         self.cache.adds_account(account);
         Ok(())
     }
+}
+
+fn sum(rows: &mut Rows<'_>, account: &ConsumerId, key: &[u8]) -> Result<Tally, RowError> {
+    let stands = rows.read(Table::Tallies, key, read_tally)?.transpose().at(Table::Tallies, account)?;
+    Ok(stands.unwrap_or_default())
 }

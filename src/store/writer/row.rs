@@ -78,6 +78,40 @@ impl GroupState<'_> {
         }
     }
 
+    /// Reads the rows that writing this commit changes and no check has read: one that is damaged keeps this commit
+    /// out, where it would otherwise stop the whole group half-way.
+    pub(super) fn check_underlying(&mut self, rows: &mut Rows<'_>, commit: &Commit) -> Result<(), RowError> {
+        for candidate in &commit.appends {
+            let source = &candidate.envelope().source;
+            if let Some(source) = self.cache.number(rows, NameKind::Source, source.as_str())? {
+                self.cache.head(rows, source)?;
+            }
+        }
+        for row in &commit.rows {
+            let (consumer, source) = match row {
+                Row::Execution(execution) => (&execution.consumer, &execution.source),
+                Row::SetProgress { consumer, source, .. } | Row::Pass { consumer, source, .. } => {
+                    (consumer, source)
+                }
+                Row::Entry(entry) => {
+                    self.check_sums(rows, entry)?;
+                    continue;
+                }
+                Row::Run(_)
+                | Row::Control(..)
+                | Row::Declaration(_)
+                | Row::Document(_)
+                | Row::DocumentStat { .. }
+                | Row::Blob { .. }
+                | Row::Redact(_) => continue,
+            };
+            if let Some((consumer, source)) = self.consumer_and_source(rows, consumer, source)? {
+                self.cache.standing(rows, consumer, source)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes one row; everything was checked.
     pub(super) fn write_row(&mut self, rows: &mut Rows<'_>, row: &Row) -> Result<(), RowError> {
         match row {

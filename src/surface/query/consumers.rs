@@ -14,10 +14,10 @@ use thoughtstream_domain::payload::system::DeclarationsLoaded;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::Reader;
 
-use super::Look;
 use super::behind::{Behind, Heads, behind};
 use super::damaged;
 use super::tree::{ConsumerNodes, LastExit, Node};
+use super::{DAMAGED, Look, VERIFY};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -209,15 +209,23 @@ pub(super) fn known(look: &Look<'_>) -> Result<BTreeSet<ConsumerKey>, Failure> {
 
 fn those(look: &Look<'_>, wanted: impl Fn(&ConsumerKey) -> bool) -> Result<Vec<Consumer>, Failure> {
     let enabled = enabled(look.reader)?;
-    let controls: BTreeMap<ConsumerId, Control> = look.reader.controls()?.into_iter().collect();
+    let controls: BTreeMap<ConsumerId, _> = look.reader.controls()?.into_iter().collect();
     let heads = Heads::read(look.reader)?;
     let nodes = look.live.map(|live| ConsumerNodes::of(&live.tree)).unwrap_or_default();
     let mut found = Vec::new();
     for key in known(look)?.into_iter().filter(wanted) {
         let on = enabled.as_ref().is_none_or(|enabled| enabled.contains(&key));
-        let control = controls.get(&key.id).cloned().unwrap_or_default();
         let live = nodes.get(&key.id);
-        found.push(one(look, key, on, &control, &heads, live)?);
+        let read = match controls.get(&key.id) {
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok(control)) => one(look, key.clone(), on, control, &heads, live),
+            None => one(look, key.clone(), on, &Control::default(), &heads, live),
+        };
+        found.push(match read {
+            // It cannot go on, and says so; the others can.
+            Err(failure) if failure.code == DAMAGED => unreadable(key, on, live, failure),
+            read => read?,
+        });
     }
     Ok(found)
 }
@@ -275,6 +283,24 @@ fn one(
         sources: sources.collect(),
         consumer: key,
     })
+}
+
+/// Is the line of a consumer of which a row is damaged: where it stands, nobody knows.
+fn unreadable(key: ConsumerKey, enabled: bool, live: Option<&Node>, failure: Failure) -> Consumer {
+    Consumer {
+        state: if enabled { State::Quarantined } else { State::Disabled },
+        since: None,
+        why: Some(failure.what),
+        next: None,
+        command: Some(VERIFY.to_owned()),
+        behind: Behind::default(),
+        retries: 0,
+        held: 0,
+        last: None,
+        restarts: live.map(|node| node.restarts),
+        sources: Vec::new(),
+        consumer: key,
+    }
 }
 
 fn is_held(execution: &Execution) -> bool {
@@ -374,7 +400,7 @@ fn standing(
 /// Returns why a consumer is in quarantine, with the row that could not be read as long as its actor is remembered.
 pub(crate) fn quarantine_code(control: &Control, live: Option<&Node>) -> Option<String> {
     let code = control.quarantine_code.clone()?;
-    let row = live.and_then(|node| node.detail.get("unreadable")).and_then(serde_json::Value::as_str);
+    let row = live.and_then(Node::unreadable);
     Some(row.map_or_else(|| code.clone(), |row| format!("{code}: {row}")))
 }
 

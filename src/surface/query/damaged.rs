@@ -9,11 +9,11 @@ use thoughtstream_domain::operate::skip_damaged;
 use thoughtstream_domain::subscription::Subscription;
 use thoughtstream_store::{Reader, RowError, SourceHead};
 
-use super::Look;
 use super::behind::{Heads, start, subscription};
 use super::consumers::enabled;
-use super::inbox::{Kind, Waiting};
+use super::inbox::{Kind, Waiting, unreadable};
 use super::tree::{ConsumerNodes, Node};
+use super::{DAMAGED as DAMAGED_ROW, Look};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operate::{Decision, Operation, made, skip_execution};
@@ -54,10 +54,14 @@ pub(crate) fn standing(tree: &Node) -> Vec<(DamagedEvent, Vec<ConsumerId>)> {
 }
 
 /// Returns the damaged events that consumers stand still before: as a running service says it, else as the log does.
+/// Those of which a row is damaged stand nobody knows where; `lost` is told each of them, and why.
 ///
 /// # Errors
 /// [`Failure`] if the log cannot be read.
-pub(super) fn stood_before(look: &Look<'_>) -> Result<Vec<(DamagedEvent, Vec<ConsumerId>)>, Failure> {
+pub(super) fn stood_before(
+    look: &Look<'_>,
+    lost: &mut dyn FnMut(&ConsumerId, Failure),
+) -> Result<Vec<(DamagedEvent, Vec<ConsumerId>)>, Failure> {
     if let Some(live) = look.live {
         return Ok(standing(&live.tree));
     }
@@ -66,7 +70,14 @@ pub(super) fn stood_before(look: &Look<'_>) -> Result<Vec<(DamagedEvent, Vec<Con
     for key in enabled(look.reader)?.unwrap_or_default() {
         let Some(subscription) = subscription(look, &key)? else { continue };
         for head in heads.included(&subscription) {
-            if let Some(damaged) = next(look.reader, &key, &subscription, head)? {
+            let damaged = match next(look.reader, &key, &subscription, head) {
+                Err(failure) if failure.code == DAMAGED_ROW => {
+                    lost(&key.id, failure);
+                    break;
+                }
+                next => next?,
+            };
+            if let Some(damaged) = damaged {
                 let at = found.entry(damaged.position).or_insert_with(|| (damaged, Vec::new()));
                 at.1.push(key.id.clone());
             }
@@ -105,7 +116,10 @@ fn next(
 
 /// Adds the damaged events that consumers stand still before, each with all of them.
 pub(super) fn waiting(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
-    for (damaged, consumers) in stood_before(look)? {
+    let mut lost = Vec::new();
+    let stood = stood_before(look, &mut |id, failure| lost.push(unreadable(id, failure)))?;
+    found.extend(lost);
+    for (damaged, consumers) in stood {
         let id = id_of(look.reader, &damaged);
         let names: Vec<&str> = consumers.iter().map(ConsumerId::as_str).collect();
         let stand = if names.len() == 1 { "stands" } else { "stand" };

@@ -29,9 +29,9 @@ pub use failures::Failures;
 pub use postponed::postpone;
 pub(crate) use unprocessed::is_passed;
 
-use super::Look;
 use super::consumers::{enabled, retry_or_skip};
 use super::sources;
+use super::{Look, VERIFY};
 use crate::failure::Failure;
 
 /// The code of the incident in which a source holds removals back.
@@ -244,12 +244,18 @@ fn actors(node: &super::tree::Node, above: &str, found: &mut Vec<Waiting>) {
     for child in &node.children {
         let path = format!("{above}{}", child.name);
         if child.state == "quarantined" && child.kind != "consumer" {
+            let why =
+                child.last_exit.as_ref().map_or_else(|| "ended".to_owned(), super::tree::LastExit::code);
+            let row = child.unreadable();
             found.push(Waiting {
                 kind: Kind::ActorQuarantined,
                 id: path.clone(),
                 since: Some(child.since),
-                why: child.last_exit.as_ref().map_or_else(|| "ended".to_owned(), super::tree::LastExit::code),
-                command: "thought reload".to_owned(),
+                why: match row {
+                    Some(row) => format!("{why}: {row}"),
+                    None => why,
+                },
+                command: if row.is_some() { VERIFY } else { "thought reload" }.to_owned(),
                 ways: Vec::new(),
                 about: None,
                 hidden_until: None,
@@ -264,22 +270,37 @@ fn controls(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     let running = look.live.map(|live| super::tree::ConsumerNodes::of(&live.tree));
     let is_copy = reader.copied_through()? > 0;
     for (id, control) in reader.controls()? {
+        let control = match control {
+            Ok(control) => control,
+            Err(error) => {
+                found.push(unreadable(&id, error.into()));
+                continue;
+            }
+        };
         let command = format!("thought consumer resume {id}");
         if let Some(since) = control.quarantined_since {
-            found.push(Waiting {
-                kind: Kind::ConsumerQuarantined,
-                id: id.to_string(),
-                since: Some(since),
-                why: super::consumers::quarantine_code(
-                    &control,
-                    running.as_ref().and_then(|all| all.get(&id)),
-                )
-                .unwrap_or_else(|| "ended-too-often".to_owned()),
-                command: command.clone(),
-                ways: Vec::new(),
-                about: None,
-                hidden_until: None,
-            });
+            let live = running.as_ref().and_then(|all| all.get(&id));
+            let why = super::consumers::quarantine_code(&control, live);
+            // Started anew, it meets the same row: first it is to be known what is damaged.
+            let (shown, ways) = match live.and_then(super::tree::Node::unreadable) {
+                Some(_) => (VERIFY.to_owned(), vec![command.clone()]),
+                None => (command.clone(), Vec::new()),
+            };
+            let lost = |one: &&mut Waiting| one.kind == Kind::ConsumerQuarantined && one.id == id.as_str();
+            if let Some(lost) = found.iter_mut().find(lost) {
+                (lost.since, lost.ways) = (Some(since), vec![command.clone()]);
+            } else {
+                found.push(Waiting {
+                    kind: Kind::ConsumerQuarantined,
+                    id: id.to_string(),
+                    since: Some(since),
+                    why: why.unwrap_or_else(|| "ended-too-often".to_owned()),
+                    command: shown,
+                    ways,
+                    about: None,
+                    hidden_until: None,
+                });
+            }
         }
         if let Some(since) = control.paused_since {
             let held = is_copy && id == held_as();
@@ -296,6 +317,20 @@ fn controls(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Says of a consumer that a row which it needs is damaged: it ends until the log is restored, and others go on.
+pub(super) fn unreadable(id: &ConsumerId, failure: Failure) -> Waiting {
+    Waiting {
+        kind: Kind::ConsumerQuarantined,
+        id: id.to_string(),
+        since: None,
+        why: failure.what,
+        command: VERIFY.to_owned(),
+        ways: Vec::new(),
+        about: None,
+        hidden_until: None,
+    }
 }
 
 /// Adds activations that are not over: each holds a bot back, or has not set its menu.

@@ -108,6 +108,12 @@ impl Node {
         }
     }
 
+    /// Returns the row that it could not read, for as long as its actor is remembered.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<&str> {
+        self.detail.get("unreadable").and_then(Value::as_str)
+    }
+
     /// Says whether it is between two incarnations.
     #[must_use]
     pub fn is_down(&self) -> bool {

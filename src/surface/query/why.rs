@@ -316,7 +316,7 @@ fn of_event(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
 /// Says that what is stored of an event is not what was recorded, and how that ends.
 fn of_damaged(look: &Look<'_>, event: &Event) -> Result<Why, Failure> {
     let mut commands = vec!["thought verify".to_owned()];
-    let standing = damaged::stood_before(look)?;
+    let standing = damaged::stood_before(look, &mut |_, _| {})?;
     for (damaged, consumers) in standing.iter().filter(|(damaged, _)| damaged.position == event.position) {
         commands.extend(consumers.iter().map(|consumer| damaged::skip_command(consumer, damaged)));
     }

@@ -14,7 +14,7 @@ use thoughtstream_domain::provider::{NotSent, Sending};
 use thoughtstream_domain::retry::{Interrupted, InterruptedRecord, RetryPolicy};
 
 use super::settlement::{consumer, frame, with_notes};
-use super::verification::{change_row, check, expect, first_key, remove_row};
+use super::verification::{change_body, check, expect, first_key, remove_row};
 use super::*;
 use crate::account::{read_entry, write_entry};
 use crate::sim::Loss;
@@ -333,19 +333,22 @@ fn what_was_changed_in_an_account_is_found() {
         charge.amounts.input_tokens = 1;
         *row = write_entry(&entry);
     };
-    finds(|store| change_row(store, Table::Entries, &first_key(store, Table::Entries), less), "entries asks");
+    finds(
+        |store| change_body(store, Table::Entries, &first_key(store, Table::Entries), less),
+        "entries asks",
+    );
     let given_back = |row: &mut Vec<u8>| {
         let mut entry = read_entry(row).unwrap();
         entry.settlement.as_mut().unwrap().settled = Settled::Released(Released::restored());
         *row = write_entry(&entry);
     };
     finds(
-        |store| change_row(store, Table::Entries, &first_key(store, Table::Entries), given_back),
+        |store| change_body(store, Table::Entries, &first_key(store, Table::Entries), given_back),
         "entries asks",
     );
     let smaller = |row: &mut Vec<u8>| row[0] = 0;
     finds(
-        |store| change_row(store, Table::Tallies, &first_key(store, Table::Tallies), smaller),
+        |store| change_body(store, Table::Tallies, &first_key(store, Table::Tallies), smaller),
         "tallies asks",
     );
     for (table, place) in
