@@ -1,6 +1,7 @@
 //! What a consumer runs on its triggers: the seam between the attempt and the work.
 
 use thoughtstream_domain::event::{Event, Payload};
+use thoughtstream_domain::hash::Sha256Hash;
 use thoughtstream_domain::lifecycle::{Execution, FailurePolicy, Output};
 use thoughtstream_domain::payload::TypedPayload as _;
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRenamed};
@@ -157,6 +158,9 @@ fn content(reader: &Reader, trigger: &Event) -> Result<Option<Vec<u8>>, RunFailu
     let sha256 = sha256.map_err(|_| RunFailure::of_input("trigger-unreadable"))?;
     let blob = reader.blob(&sha256).map_err(|_| RunFailure::of_surroundings("store-unreadable"))?;
     let blob = blob.ok_or(RunFailure::of_input("document-version-missing"))?;
+    if Sha256Hash::of(blob.reveal()) != sha256 {
+        return Err(RunFailure::of_damage());
+    }
     Ok(Some(blob.into_inner()))
 }
 

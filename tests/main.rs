@@ -42,6 +42,7 @@ mod cli_remembering;
 mod cli_remembering_hostile;
 mod cli_remembering_kinds;
 mod cli_restored;
+mod cli_rotten;
 mod cli_service;
 mod cli_shapes;
 mod cli_telegram;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_channels::filesystem::admit::{Declared, NotTaken, Rows, Unfit};
-use thoughtstream_channels::filesystem::change::{ChangeGroup, Contents};
+use thoughtstream_channels::filesystem::change::{ChangeGroup, Contents, recorded_under, records};
 use thoughtstream_channels::filesystem::producer::{Incident, incident_code, is_about_root};
 use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_domain::commit::{Commit, Document, FileStat, Verdict};
@@ -214,7 +214,7 @@ impl Intake for Here {
         let (reader, declared) = (self.reader.clone(), Arc::clone(&self.declared));
         let page =
             blocking(move || reader.documents(&declared.source, after.as_ref(), PAGE_DOCUMENTS_MAX)).await?;
-        page.map_err(|_| Turned::Unreadable)
+        page.map_err(|error| self.unreadable(&error))
     }
 
     async fn take(&self, group: ChangeGroup, contents: Contents) -> Result<(), Turned> {
@@ -239,7 +239,7 @@ impl Intake for Here {
                 Err(Turned::Unfit(unfit))
             }
             Err(NotTaken::Overtaken) => Err(Turned::Overtaken),
-            Err(NotTaken::Unreadable(_)) => Err(Turned::Unreadable),
+            Err(NotTaken::Unreadable(error)) => Err(self.unreadable(&error)),
         }
     }
 
@@ -336,6 +336,15 @@ impl Here {
         Ok(())
     }
 
+    /// Lets whoever looks at a producer that stands still over damage see which row it was.
+    fn unreadable(&self, error: &RowError) -> Turned {
+        if let RowError::Damaged { place } = error {
+            tracing::error!(source = %self.declared.source, place, "a row of the log is damaged");
+            self.board.cell().set("unreadable", Detail::id(place));
+        }
+        Turned::Unreadable
+    }
+
     async fn settle(&self, commit: Commit) -> Result<(), Turned> {
         let submitted = self.log.submit(Arc::new(commit));
         self.site.pass(KillPoint::ObserveInside).await.map_err(Turned::Fault)?;
@@ -376,6 +385,17 @@ impl Rows for Known {
 
     fn document_at(&self, path: &str) -> Result<Option<Document>, RowError> {
         self.reader.document_at(&self.source, path)
+    }
+
+    fn confirm(&self, document: &Document) -> Result<(), RowError> {
+        for (kind, key) in recorded_under(document) {
+            let Some(event) = self.reader.event_under(&self.source, &kind, &key)? else { continue };
+            if records(&event, document) {
+                return Ok(());
+            }
+            break;
+        }
+        Err(RowError::Damaged { place: format!("documents {}", document.id) })
     }
 }
 

@@ -138,6 +138,13 @@ pub trait Rows {
     /// # Errors
     /// The log cannot be read.
     fn document_at(&self, path: &str) -> Result<Option<Document>, Self::Error>;
+
+    /// Holds a document's row against the event that recorded its state: what follows from the row is told to
+    /// everybody, and the row itself proves nothing.
+    ///
+    /// # Errors
+    /// The log cannot be read, or the row says something else.
+    fn confirm(&self, document: &Document) -> Result<(), Self::Error>;
 }
 
 /// Is one change as another process claims it.
@@ -244,6 +251,7 @@ impl Declared {
                     if !same(before, stands) {
                         return Err(Unfit::DocumentRow.into());
                     }
+                    rows.confirm(stands).map_err(NotTaken::Unreadable)?;
                 }
                 (None, None) => self.check_new_id(&change.after, rows)?,
                 (None | Some(_), _) => return Err(NotTaken::Overtaken),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use thoughtstream_domain::commit::{Commit, Document, FileStat, Precondition, Row};
 use thoughtstream_domain::content::Content;
-use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
+use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope, Event, Payload};
 use thoughtstream_domain::hash::Sha256Hash;
-use thoughtstream_domain::id::{DocumentId, EventId, IdempotencyKey, TypeRef};
+use thoughtstream_domain::id::{DocumentId, EventId, IdempotencyKey, TypeName, TypeRef};
 use thoughtstream_domain::payload::TypedPayload;
 use thoughtstream_domain::payload::file::{FileAdded, FileChanged, FileRemoved, FileRenamed};
 use thoughtstream_domain::privacy::Privacy;
@@ -119,6 +119,38 @@ fn key(id: &DocumentId, revision: u64) -> IdempotencyKey {
         .expect("a document id and a number are short printable ASCII")
 }
 
+/// Returns under which type and key an event may have recorded a document's current revision, one for each kind of
+/// change; it stands under one of them.
+pub fn recorded_under(document: &Document) -> impl Iterator<Item = (TypeName, IdempotencyKey)> {
+    let key = key(&document.id, document.revision);
+    ChangeKind::ALL.into_iter().map(move |kind| (kind.event_type().name, key.clone()))
+}
+
+/// Says whether an event that stands there recorded the very state that a row has. Of one that was erased nobody knows
+/// more than that it was there.
+#[must_use]
+pub fn records(event: &Event, document: &Document) -> bool {
+    if event.payload == Payload::Redacted {
+        return true;
+    }
+    let Document { id, revision, path, sha256, bytes, content_type, removed, .. } = document;
+    macro_rules! says {
+        ($payload:ident) => {
+            event.payload_as::<$payload>().is_ok_and(|said| {
+                !removed
+                    && (&said.document_id, &said.revision, &said.path) == (id, revision, path)
+                    && (&said.sha256, &said.bytes, &said.content_type) == (sha256, bytes, content_type)
+            })
+        };
+    }
+    let is_gone = event.payload_as::<FileRemoved>().is_ok_and(|said| {
+        *removed
+            && (&said.document_id, &said.revision, &said.path) == (id, revision, path)
+            && said.previous_sha256 == *sha256
+    });
+    is_gone || says!(FileAdded) || says!(FileChanged) || says!(FileRenamed)
+}
+
 /// Returns the ids that the event of a document's current revision may have, one for each kind of change; one
 /// of them is in the log.
 #[must_use]
@@ -219,6 +251,8 @@ fn modified_at(stat: &FileStat) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use thoughtstream_domain::commit::Placed;
+    use thoughtstream_domain::hash::ChainHash;
     use thoughtstream_domain::id::{DocumentId, SourceId};
 
     use super::*;
@@ -268,6 +302,60 @@ mod tests {
         assert!(matches!(&commit.rows[..], [Row::Blob { .. }, Row::Document(row)] if *row == change.after));
         assert!(matches!(commit.preconditions[..], [Precondition::DocumentIs { revision: None, .. }]));
         assert_eq!(commit, self::commit(&change));
+    }
+
+    #[test]
+    fn an_event_tells_the_row_that_it_recorded_from_any_other() {
+        let before = document(3, "a.md", "one");
+        let removed = Document { removed: true, revision: 4, ..before.clone() };
+        let changes = [
+            DocumentChange { kind: ChangeKind::Added, before: None, after: document(1, "a.md", "one") },
+            DocumentChange {
+                kind: ChangeKind::Changed,
+                before: Some(document(3, "a.md", "two")),
+                after: document(4, "a.md", "one"),
+            },
+            DocumentChange {
+                kind: ChangeKind::Renamed,
+                before: Some(before.clone()),
+                after: document(4, "b.md", "one"),
+            },
+            DocumentChange { kind: ChangeKind::Removed, before: Some(before), after: removed },
+        ];
+        for change in changes {
+            let candidate = commit(&change).appends.remove(0);
+            let placed = Placed {
+                id: candidate.id(),
+                position: 1,
+                sequence: 1,
+                recorded_at: Timestamp::default(),
+                root: candidate.id(),
+                depth: 0,
+                chain: ChainHash::START,
+            };
+            let mut event = Event::recorded(&candidate, &placed);
+            let row = &change.after;
+            let under: Vec<_> = recorded_under(row).collect();
+            assert!(under.contains(&(event.kind.name.clone(), event.key.clone())), "{:?}", change.kind);
+            assert!(records(&event, row), "{:?}", change.kind);
+            // How the file looked when it was read is none of it.
+            assert!(records(&event, &Document { stat: None, ..row.clone() }));
+            let others = [
+                Document { id: DocumentId::at_first_sight(&row.source, "b.md", 0), ..row.clone() },
+                Document { revision: row.revision + 1, ..row.clone() },
+                Document { path: "c.md".to_owned(), ..row.clone() },
+                Document { sha256: Sha256Hash::of(b"other"), ..row.clone() },
+                Document { removed: !row.removed, ..row.clone() },
+            ];
+            others.iter().for_each(|other| assert!(!records(&event, other), "{:?}: {other:?}", change.kind));
+            let size = Document { bytes: row.bytes + 1, ..row.clone() };
+            let media = Document { content_type: "text/plain".to_owned(), ..row.clone() };
+            for other in [size, media] {
+                assert_eq!(records(&event, &other), row.removed, "a removal says neither size nor type");
+            }
+            event.payload = Payload::Redacted;
+            assert!(records(&event, row), "what was erased contradicts nothing");
+        }
     }
 
     #[test]

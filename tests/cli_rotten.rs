@@ -1,0 +1,231 @@
+//! Rows of the log that rotted while no service ran: whoever needs one stands still and says over which, nothing
+//! follows from it, and everybody else goes on.
+
+use redb::ReadableTable as _;
+use serde_json::Value;
+
+use crate::cli_world::{Answer, World};
+
+/// Changes the rows of a table in the log of a service that is down; answers how many it changed.
+fn rot(world: &World, table: &str, mut change: impl FnMut(&[u8], &mut Vec<u8>)) -> usize {
+    let definition: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new(table);
+    let database = redb::Database::open(world.data.join("log.redb")).unwrap();
+    let write = database.begin_write().unwrap();
+    let mut changed = 0;
+    {
+        let mut rows = write.open_table(definition).unwrap();
+        let read = rows.iter().unwrap().map(|row| row.unwrap());
+        let read: Vec<(Vec<u8>, Vec<u8>)> =
+            read.map(|(key, row)| (key.value().to_vec(), row.value().to_vec())).collect();
+        for (key, stood) in read {
+            let mut row = stood.clone();
+            change(&key, &mut row);
+            if row != stood {
+                rows.insert(&key[..], &row[..]).unwrap();
+                changed += 1;
+            }
+        }
+    }
+    write.commit().unwrap();
+    changed
+}
+
+/// Returns where a text stands in a row.
+fn find(row: &[u8], text: &str) -> Option<usize> {
+    row.windows(text.len()).position(|window| window == text.as_bytes())
+}
+
+fn file_events(world: &World) -> Vec<String> {
+    let listed =
+        world.thought(&["event", "list", "--json", "--source", "filesystem:notes"]).expect(0).lines();
+    let kinds =
+        listed.iter().map(|event| event["type"].as_str().unwrap().rsplit('.').next().unwrap().to_owned());
+    kinds.collect()
+}
+
+/// Waits until the inbox says this of something, and returns it.
+fn waits(world: &World, kind: &str, why: &str) -> Value {
+    let is_it =
+        |one: &Value| one["kind"] == kind && one["why"].as_str().is_some_and(|told| told.contains(why));
+    let answer =
+        world.until(&["inbox", "--json"], |answer| answer.code == 0 && answer.lines().iter().any(is_it));
+    answer.lines().into_iter().find(is_it).unwrap()
+}
+
+/// Checks that `verify` and `doctor` name a row as rotten, and it alone.
+fn named(world: &World, place: &str) {
+    let found = world.thought(&["verify", "--json"]).expect(1).json();
+    let findings = found["findings"].as_array().unwrap();
+    assert_eq!((findings.len(), &findings[0]["kind"]), (1, &"seal".into()), "{found}");
+    assert!(findings[0]["place"].as_str().unwrap().starts_with(place), "{found}");
+    assert!(world.thought(&["verify"]).expect(1).stdout.contains("the row is not the one that was written"));
+    let doctor = world.thought(&["doctor"]).expect(1).stdout;
+    assert!(doctor.contains(place) && doctor.contains("thought restore"), "{doctor}");
+}
+
+fn lived_in() -> World {
+    let world = World::with_config();
+    std::fs::write(world.notes.join("a.md"), "# One\n- [ ] a\n").unwrap();
+    world
+}
+
+fn pause(world: &World, consumer: &str) {
+    world.thought(&["consumer", "pause", consumer, "--reason", "a rest"]).expect(0);
+}
+
+#[test]
+fn a_rotten_row_of_a_document_makes_no_event_and_its_producer_names_it() {
+    let world = lived_in();
+    let running = world.serve(&[]);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    let flip = |_: &[u8], row: &mut Vec<u8>| {
+        let path = find(row, "\"path\":\"a.md\"").unwrap() + "\"path\":\"".len();
+        row[path] ^= 1;
+    };
+    assert_eq!(rot(&world, "documents", flip), 1);
+    named(&world, "documents doc_");
+    let running = world.serve(&[]);
+    let waiting = waits(&world, "actor-quarantined", "documents doc_");
+    assert_eq!(waiting["id"], "producers/filesystem:notes", "{waiting}");
+    assert_eq!(waiting["command"], "thought verify", "{waiting}");
+    assert!(world.thought(&["tree"]).expect(0).stdout.contains("documents doc_"));
+    world.thought(&["doctor", "--quick"]).expect(1);
+    assert_eq!(file_events(&world), ["added"]);
+    // What comes from elsewhere goes on.
+    world.append("k", "x").expect(0);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    // The row is made from others: what it was is still there.
+    world.thought(&["rebuild"]).expect(0);
+    world.thought(&["verify"]).expect(0);
+    let running = world.serve(&[]);
+    std::fs::rename(world.notes.join("a.md"), world.notes.join("b.md")).unwrap();
+    world.thought(&["source", "look", "filesystem:notes"]).expect(0);
+    assert_eq!(file_events(&world).len(), 2);
+    assert_eq!(running.stop(), 0);
+}
+
+/// Whoever writes a row on purpose leaves its seal away, as format 1 did, or makes a new one: the event decides.
+#[test]
+fn a_forged_row_of_a_document_makes_no_event_either() {
+    let world = lived_in();
+    let running = world.serve(&[]);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    let forge = |_: &[u8], row: &mut Vec<u8>| {
+        let body = row[2..row.len() - 8].to_vec();
+        *row = String::from_utf8(body).unwrap().replace("\"a.md\"", "\"old.md\"").into_bytes();
+    };
+    assert_eq!(rot(&world, "documents", forge), 1);
+    let running = world.serve(&[]);
+    waits(&world, "actor-quarantined", "documents doc_");
+    assert_eq!(file_events(&world), ["added"]);
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn a_consumer_whose_progress_rotted_passes_nothing_and_the_others_go_on() {
+    let world = lived_in();
+    let running = world.serve(&[]);
+    world.until_idle();
+    let progress = world.thought(&["status", "--json"]).expect(0).json();
+    assert_eq!(running.stop(), 0);
+    let consumer = progress["consumers"][0]["consumer"].as_str().unwrap().to_owned();
+    let name = consumer.split('@').next().unwrap().to_owned();
+    // One that stands at 1 seems to stand at 3, behind what is to come.
+    let mut first = None;
+    rot(&world, "names", |key, row| {
+        if key[0] == 2 && &key[1..] == consumer.as_bytes() {
+            first = Some(row.clone());
+        }
+    });
+    let number = first.unwrap();
+    let changed = rot(&world, "progress", |key, row| {
+        if key[..4] == number[..] {
+            row[9] ^= 2;
+        }
+    });
+    assert_eq!(changed, 1);
+    let place = format!("progress {consumer} filesystem:notes");
+    named(&world, &place);
+    let running = world.serve(&[]);
+    std::fs::write(world.notes.join("b.md"), "# Two\n- [ ] b\n").unwrap();
+    let waiting = waits(&world, "consumer-quarantined", &place);
+    assert_eq!((waiting["id"].as_str(), waiting["command"].as_str()), (Some(&*name), Some("thought verify")));
+    let why = world.thought(&["why", &name]).expect(0).stdout;
+    assert!(why.contains(&place), "{why}");
+    for shown in ["tree", "status"] {
+        assert!(world.thought(&[shown]).expect(0).stdout.contains(&name), "{shown}");
+    }
+    let done = |answer: &Answer| answer.lines().iter().filter(|run| run["state"] == "completed").count() == 7;
+    let runs = world.until(&["run", "list", "--json"], done).lines();
+    let of_it = runs.iter().filter(|run| run["consumer"] == *consumer).count();
+    assert_eq!(of_it, 1, "{runs:?}");
+    assert_eq!(running.stop(), 0);
+    // It is one thing that waits, whether the service runs or not.
+    let waiting = world.thought(&["inbox", "--json"]).expect(0).lines();
+    let of_it: Vec<&Value> = waiting.iter().filter(|one| one["id"] == *name).collect();
+    assert!(of_it.len() == 1 && of_it[0]["why"].as_str().unwrap().contains(&place), "{waiting:?}");
+}
+
+#[test]
+fn a_consumer_whose_control_row_rotted_is_not_started_by_that() {
+    let world = lived_in();
+    let running = world.serve(&["--paused"]);
+    pause(&world, "document-tasks");
+    assert_eq!(running.stop(), 0);
+    // A member of another name is one that nobody has set: the consumer would not be paused any more.
+    let flip = |_: &[u8], row: &mut Vec<u8>| {
+        let at = find(row, "pausedSince").unwrap();
+        row[at] = b'q';
+    };
+    assert_eq!(rot(&world, "controls", flip), 1);
+    let place = "controls document-tasks";
+    named(&world, place);
+    for _ in 0..2 {
+        let waiting = waits(&world, "consumer-quarantined", place);
+        assert_eq!(
+            (&waiting["id"], &waiting["command"]),
+            (&"document-tasks".into(), &"thought verify".into())
+        );
+        let running = world.serve(&[]);
+        let done =
+            |answer: &Answer| answer.lines().iter().filter(|run| run["state"] == "completed").count() == 3;
+        let runs = world.until(&["run", "list", "--json"], done).lines();
+        assert!(runs.iter().all(|run| run["consumer"] != "document-tasks@2"), "{runs:?}");
+        let status = world.thought(&["status", "--json"]).expect(0).json();
+        let of_it = status["consumers"].as_array().unwrap().iter();
+        let of_it: Vec<&Value> = of_it.filter(|one| one["consumer"] == "document-tasks@2").collect();
+        assert!(
+            of_it[0]["state"] == "quarantined" && of_it[0]["why"].as_str().unwrap().contains(place),
+            "{of_it:?}"
+        );
+        let refused = world.thought(&["consumer", "resume", "document-tasks"]).expect(4);
+        assert!(refused.stderr.contains(place), "{refused:?}");
+        assert_eq!(running.stop(), 0);
+    }
+}
+
+#[test]
+fn content_that_rotted_is_worked_on_by_nobody() {
+    let world = lived_in();
+    let running = world.serve(&["--paused"]);
+    world.until(&["event", "list", "--json", "--source", "filesystem:notes"], |answer| {
+        answer.lines().len() == 1
+    });
+    assert_eq!(running.stop(), 0);
+    let flip = |_: &[u8], row: &mut Vec<u8>| {
+        if let Some(at) = find(row, "# One") {
+            row[at + 2] ^= 1;
+        }
+    };
+    assert_eq!(rot(&world, "blobs", flip), 1);
+    let running = world.serve(&[]);
+    let waiting = waits(&world, "execution-quarantined", "log-damaged");
+    assert!(waiting["command"].as_str().unwrap().starts_with("thought "), "{waiting}");
+    let runs = world.thought(&["run", "list", "--json"]).expect(0).lines();
+    assert!(runs.iter().all(|run| run["state"] != "completed"), "{runs:?}");
+    assert_eq!(running.stop(), 0);
+    assert_eq!(world.thought(&["verify", "--json"]).expect(1).json()["findings"][0]["kind"], "blob");
+}
