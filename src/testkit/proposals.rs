@@ -167,10 +167,15 @@ pub fn edit_memory(store: &mut Store, text: &str) {
     };
     let bytes: Arc<[u8]> = text.as_bytes().into();
     let rows = vec![Row::Blob { sha256, bytes: Content::new(bytes) }, Row::Document(document)];
-    let appends = vec![changed.candidate(envelope(&before.source, "changed"))];
+    let appends = vec![changed.candidate(envelope(&before.source, &seen_as(2)))];
     let now = Timestamp::from_millis(1_700_000_100_000);
     let verdicts = store.writer.apply(&[Commit { appends, rows, ..Commit::default() }], now);
     assert!(verdicts.expect("the log is written")[0].placed().is_some());
+}
+
+/// Returns the key under which a producer records a revision of the memory document.
+fn seen_as(revision: u64) -> String {
+    format!("{}@{revision}", memory_target().document)
 }
 
 /// Is what a run proposes from.
@@ -350,7 +355,7 @@ impl<'s> Teller<'s> {
         let bytes: Arc<[u8]> = MEMORY.as_bytes().into();
         let rows =
             vec![Row::Blob { sha256: target.sha256, bytes: Content::new(bytes) }, Row::Document(document)];
-        let appends = vec![added.candidate(envelope(&target.source, "added"))];
+        let appends = vec![added.candidate(envelope(&target.source, &seen_as(1)))];
         self.stray = self.apply(Commit { appends, rows, ..Commit::default() })[0].id;
     }
 
