@@ -31,8 +31,7 @@ pub use model::{Facilities, ModelWork};
 pub use spec::{ConsumerSpec, Work};
 pub use thoughtstream_domain::declaration::LifecycleMode;
 
-/// A stored event or row could not be read: going on would skip it.
-pub const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
+pub use crate::log::STORE_UNREADABLE;
 /// An attempt of an earlier incarnation is still open; only the supervisor closes it.
 pub const ATTEMPT_LEFT_OPEN: ReasonCode = ReasonCode::new("attempt-left-open");
 /// The log has another event under the id of one of ours.

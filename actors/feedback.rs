@@ -17,13 +17,11 @@ use thoughtstream_domain::payload::telegram::{TelegramCorrection, TelegramReacti
 use thoughtstream_store::{Reader, RowError};
 
 use crate::hub::{SourceFilter, Subscribed};
-use crate::log::LogHandle;
+use crate::log::{LogHandle, STORE_UNREADABLE};
 use crate::service::ServiceHandle;
 use crate::supervisor::{ChildName, ChildSpec, Detail, Fault, ReasonCode, StatusCell};
 
-const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
 const LOOK_FAILED: ReasonCode = ReasonCode::new("look-failed");
-const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
 
 /// How much feedback is read at a time; people give little.
 const PAGE: usize = 64;
@@ -116,14 +114,14 @@ impl FeedbackState {
             };
             let mut commit = made.unwrap_or_default();
             commit.rows.push(row.clone());
-            match self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))? {
+            match self.args.log.commit(commit).await.map_err(Fault::from)? {
                 Verdict::Committed(_) | Verdict::AlreadyCommitted(_) => {}
                 // Somebody judged the reply meanwhile: what follows is to be worked out anew.
                 Verdict::Refused(Refusal::Precondition { .. }) => continue,
                 // It was judged before, in another way; that stands, and this feedback is passed.
                 Verdict::Conflict(_) | Verdict::Refused(_) => {
                     let commit = Commit { rows: vec![row], ..Commit::default() };
-                    self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
+                    self.args.log.commit(commit).await.map_err(Fault::from)?;
                 }
             }
             self.judged += judged;

@@ -11,11 +11,12 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
 use thoughtstream_domain::time::Timestamp;
 use tokio::sync::watch;
 
 use crate::hub::Hub;
+use crate::supervisor::{Fault, ReasonCode};
 use queue::{OFFERS_WAITING_MAX, Queue};
 
 pub use writer::{Ledger, LedgerError, LogWriter, LogWriterMessage, Types, WriterArgs};
@@ -54,9 +55,44 @@ pub enum LogError {
     /// The commit was handed in and its answer was lost: it may be in the log.
     #[error("the answer was lost: the commit may be in the log")]
     Unknown,
+    /// A stored row that the commit stands on is not what was written: nobody can say whether it would be taken, and
+    /// nothing of it was. Handing it in again finds the same, until a person restores the log.
+    #[error("the log is damaged at {place}")]
+    Damaged {
+        /// The table and key, as `verify` names them.
+        place: String,
+    },
     /// The service is stopping.
     #[error("the service is stopping")]
     Closed,
+}
+
+/// The service is stopping: whoever waits for an answer gets none.
+pub(crate) const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
+/// A stored event or row could not be read: going on would skip it.
+pub const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
+
+impl From<LogError> for Fault {
+    fn from(error: LogError) -> Self {
+        Self(match error {
+            LogError::Damaged { .. } => STORE_UNREADABLE,
+            LogError::Unwritable { .. } | LogError::Unknown | LogError::Closed => CLOSED,
+        })
+    }
+}
+
+/// Tells damage from a refusal: no rule kept the commit out, and whoever takes it for one would go on as if it had been
+/// judged.
+fn judged(verdict: Verdict) -> Result<Verdict, LogError> {
+    match verdict {
+        Verdict::Refused(Refusal::Damaged { place }) => {
+            tracing::error!(target: "log", place, "a row of the log is damaged: what stands on it is kept out");
+            Err(LogError::Damaged { place })
+        }
+        Verdict::Committed(_) | Verdict::AlreadyCommitted(_) | Verdict::Conflict(_) | Verdict::Refused(_) => {
+            Ok(verdict)
+        }
+    }
 }
 
 /// Is everyone's access to the log writer.
@@ -114,7 +150,8 @@ impl LogHandle {
     /// Hands a commit in and waits for its verdict, through outages of the log and deaths of its writer.
     ///
     /// # Errors
-    /// [`LogError::Closed`] when the service stops first; the commit may be in the log then.
+    /// [`LogError::Damaged`] if it stands on a damaged row, [`LogError::Closed`] when the service stops first; the commit
+    /// may be in the log then.
     pub async fn commit(&self, commit: Commit) -> Result<Verdict, LogError> {
         self.submit(Arc::new(commit)).settled().await
     }
@@ -122,8 +159,8 @@ impl LogHandle {
     /// Hands a commit in on behalf of someone outside who wants to know at once.
     ///
     /// # Errors
-    /// [`LogError::Unwritable`] if nothing can be written or too much waits (`log-busy`), [`LogError::Unknown`] if the
-    /// answer was lost.
+    /// [`LogError::Unwritable`] if nothing can be written or too much waits (`log-busy`), [`LogError::Damaged`] if it
+    /// stands on a damaged row, [`LogError::Unknown`] if the answer was lost.
     pub async fn offer(&self, commit: Commit) -> Result<Verdict, LogError> {
         // Whoever gives up waiting leaves a commit behind, and comes again: a disk that hangs must not fill the memory.
         let waiting = self.queue.len();
@@ -141,13 +178,14 @@ impl LogHandle {
         }
         let submitted = self.submit(Arc::new(commit));
         let Some(answer) = submitted.answer else { return Err(LogError::Closed) };
-        answer.await.unwrap_or(Err(LogError::Unknown))
+        answer.await.unwrap_or(Err(LogError::Unknown)).and_then(judged)
     }
 
     /// Hands a commit in for the service itself, and again until its outcome is known.
     ///
     /// # Errors
-    /// [`LogError::Unwritable`] if nothing can be written, [`LogError::Closed`] when the service stops.
+    /// [`LogError::Unwritable`] if nothing can be written, [`LogError::Damaged`] if it stands on a damaged row,
+    /// [`LogError::Closed`] when the service stops.
     pub async fn offer_until_known(&self, commit: Commit) -> Result<Verdict, LogError> {
         loop {
             match self.offer_once(commit.clone()).await {
@@ -210,13 +248,13 @@ impl Submitted {
     /// Waits for the verdict; hands the commit in again whenever it was not written or its answer was lost.
     ///
     /// # Errors
-    /// [`LogError::Closed`] when the service stops first.
+    /// [`LogError::Damaged`] if it stands on a damaged row, [`LogError::Closed`] when the service stops first.
     pub async fn settled(mut self) -> Result<Verdict, LogError> {
         loop {
             let Some(answer) = self.answer.take() else { return Err(LogError::Closed) };
             // Refused or lost: it waits in the queue until the log is written again.
             if let Ok(Ok(verdict)) = answer.await {
-                return Ok(verdict);
+                return judged(verdict);
             }
             tokio::time::sleep(RESUBMIT_AFTER).await;
             self.answer = self.log.queue.push(Arc::clone(&self.commit));

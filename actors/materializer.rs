@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::hub::{SourceFilter, Subscribed};
 use crate::killpoint::{KillPoints, KillSite};
-use crate::log::LogHandle;
+use crate::log::{CLOSED, LogHandle};
 use crate::producer::ProducerSpec;
 use crate::service::ServiceHandle;
 use crate::supervisor::{ChildName, ChildSpec, Detail, Fault, ReasonCode, Shutdown, StatusCell};
@@ -39,9 +39,7 @@ pub use plan::{Ground, Outlook, Unfit, Wanted};
 use change::{Change, Ended};
 use disk::{Obstacle, Owned};
 
-const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
 const TASK_FAILED: ReasonCode = ReasonCode::new("task-failed");
-const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
 /// The log refuses what an attempt is made of: going on would write without a record.
 const REFUSED: ReasonCode = ReasonCode::new("materialization-refused");
 const LOG_UNWRITABLE: ReasonCode = ReasonCode::new("log-unwritable");

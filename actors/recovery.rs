@@ -130,6 +130,7 @@ impl Recoverer {
             // A refusal says that the attempt is not open any more: somebody ended it first.
             Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_) | Verdict::Refused(_)) => Ok(()),
             Ok(Verdict::Conflict(_)) => Err(RecoveryError::Unreadable),
+            Err(LogError::Damaged { .. }) => Err(RecoveryError::Unreadable),
             Err(LogError::Unknown | LogError::Unwritable { .. } | LogError::Closed) => {
                 Err(RecoveryError::Unwritable)
             }

@@ -229,3 +229,37 @@ fn content_that_rotted_is_worked_on_by_nobody() {
     assert_eq!(running.stop(), 0);
     assert_eq!(world.thought(&["verify", "--json"]).expect(1).json()["findings"][0]["kind"], "blob");
 }
+
+#[test]
+fn whoever_needs_a_head_that_rotted_is_told_the_row_and_a_rebuild_brings_it_back() {
+    let world = lived_in();
+    let running = world.serve(&[]);
+    world.append("first", "x").expect(0);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    let mut of_the_hand = None;
+    rot(&world, "names", |key, row| {
+        if key[0] == 0 && &key[1..] == b"notes:test" {
+            of_the_hand = Some(row.clone());
+        }
+    });
+    let number = of_the_hand.unwrap();
+    let flip = |key: &[u8], row: &mut Vec<u8>| {
+        if *key == number[..] {
+            row[4] ^= 1;
+        }
+    };
+    assert_eq!(rot(&world, "heads", flip), 1);
+    let place = "heads notes:test";
+    let told = |answer: Answer| {
+        let answer = answer.expect(4);
+        assert!(answer.stderr.contains(place) && answer.stderr.contains("thought verify"), "{answer:?}");
+    };
+    told(world.append("second", "y"));
+    // Where the next event of a source goes, a service has to know of all of them.
+    told(world.thought(&["serve"]));
+    // What it was follows from the events: built again, it takes what was kept out.
+    world.thought(&["rebuild"]).expect(0);
+    world.append("second", "y").expect(0);
+    world.thought(&["verify"]).expect(0);
+}

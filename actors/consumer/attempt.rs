@@ -72,8 +72,11 @@ impl From<Fault> for Ended {
 }
 
 impl From<LogError> for Ended {
-    fn from(_: LogError) -> Self {
-        Self::Closed
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Damaged { place } => Self::Unreadable(Some(RowError::Damaged { place })),
+            LogError::Unwritable { .. } | LogError::Unknown | LogError::Closed => Self::Closed,
+        }
     }
 }
 

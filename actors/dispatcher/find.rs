@@ -15,9 +15,8 @@ use thoughtstream_domain::time::Timestamp;
 use thoughtstream_store::{Reader, RowError};
 
 use super::{DispatcherArgs, DispatcherSpec, ROUND_FAILED};
-use crate::supervisor::{Fault, ReasonCode};
-
-pub(super) const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
+use crate::log::STORE_UNREADABLE;
+use crate::supervisor::Fault;
 
 /// How many completed runs are read at a time.
 const RUNS_MAX: usize = 128;

@@ -21,7 +21,6 @@ use crate::hub::{SourceFilter, Subscribed};
 use crate::killpoint::KillSite;
 use crate::supervisor::{Detail, Fault, ReasonCode};
 
-const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
 const PAUSED: ReasonCode = ReasonCode::new("paused");
 const SENDING: ReasonCode = ReasonCode::new("sending");
 const HELD_BACK: ReasonCode = ReasonCode::new("held-back");
@@ -137,7 +136,7 @@ impl Round {
                     Sent::Unknown { code: if here { "interrupted" } else { "service-ended" } }
                 };
                 let commit = dispatch::end(binding, latest, sent, self.args.clock.now());
-                self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
+                self.args.log.commit(commit).await.map_err(Fault::from)?;
                 self.args.begun.forget(binding.delivery, binding.claim);
                 self.args.status.settled();
                 ended = true;
@@ -227,7 +226,7 @@ impl Round {
         }
         let rows = find::progress(&self.args.spec, settled.clone());
         let commit = Commit { rows, ..Commit::default() };
-        self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
+        self.args.log.commit(commit).await.map_err(Fault::from)?;
         self.recorded.extend(settled);
         Ok(())
     }

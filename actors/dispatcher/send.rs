@@ -14,7 +14,6 @@ use super::{Begun, DispatcherArgs};
 use crate::killpoint::{KillPoint, KillSite};
 use crate::supervisor::{Fault, ReasonCode};
 
-const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
 /// The log refuses what a claim or its end is made of: going on would send without a record.
 const REFUSED: ReasonCode = ReasonCode::new("delivery-refused");
 
@@ -68,7 +67,7 @@ impl Sending {
         let candidate = commit.appends[0].clone();
         let submitted = self.args.log.submit(Arc::new(commit));
         self.site.pass(KillPoint::DeliveryClaimInside).await?;
-        let verdict = submitted.settled().await.map_err(|_| Fault(CLOSED))?;
+        let verdict = submitted.settled().await.map_err(Fault::from)?;
         self.site.pass(KillPoint::DeliveryClaimAfter).await?;
         match verdict {
             // The same claim again is this one, whose answer was lost: it names its holder.
@@ -103,7 +102,7 @@ impl Sending {
         let commit = dispatch::end(binding, claimed, sent, self.args.clock.now());
         let submitted = self.args.log.submit(Arc::new(commit));
         self.site.pass(KillPoint::DeliveryReceiptInside).await?;
-        submitted.settled().await.map_err(|_| Fault(CLOSED))?;
+        submitted.settled().await.map_err(Fault::from)?;
         self.site.pass(KillPoint::DeliveryReceiptAfter).await?;
         self.args.begun.forget(binding.delivery, binding.claim);
         Ok(())
@@ -118,7 +117,7 @@ impl Sending {
         let holder = (self.args.incarnation, self.holder);
         let commit = dispatch::hold(binding, &output, &text, holder, COPIED);
         // A refusal says that somebody else has claimed it, or has decided about it.
-        self.args.log.commit(commit).await.map_err(|_| Fault(CLOSED))?;
+        self.args.log.commit(commit).await.map_err(Fault::from)?;
         Ok(())
     }
 }

@@ -19,6 +19,8 @@ use crate::killpoint::{KillAction, KillPoint, KillPoints, Trap};
 /// Fails as told, and otherwise keeps ids in memory the way the log does: once each.
 #[derive(Default)]
 struct FakeLedger {
+    /// A row that everything stands on and that is not what was written.
+    rotten: Option<&'static str>,
     events: BTreeMap<EventId, Placed>,
     groups: Vec<usize>,
     script: Vec<Fault>,
@@ -80,6 +82,9 @@ impl Ledger for FakeLedger {
 
 impl FakeLedger {
     fn one(&mut self, commit: &Commit) -> Verdict {
+        if let Some(place) = self.rotten {
+            return Verdict::Refused(Refusal::Damaged { place: place.to_owned() });
+        }
         let id = commit.appends[0].id();
         if let Some(placed) = self.events.get(&id) {
             return Verdict::AlreadyCommitted(vec![*placed]);
@@ -178,6 +183,23 @@ async fn what_was_refused_before_it_was_written_is_not_called_lost() {
     log.close();
     joined.await.unwrap();
     assert_eq!(ledger.lock().unwrap().events.len(), 1);
+}
+
+/// Many take a refusal for the word of a rule, and go on: an update would be acknowledged, feedback passed, an attempt
+/// believed to be ended.
+#[tokio::test]
+async fn what_stands_on_a_damaged_row_is_never_told_as_refused() {
+    let log = LogHandle::default();
+    let (args, _ledger) = args(&log, FakeLedger { rotten: Some("heads notes:x"), ..FakeLedger::default() });
+    let (_writer, joined) = Actor::spawn(None, LogWriter, args).await.unwrap();
+    let damaged = LogError::Damaged { place: "heads notes:x".to_owned() };
+    assert_eq!(log.commit(commit(1)).await, Err(damaged.clone()));
+    assert_eq!(log.submit(Arc::new(commit(2))).settled().await, Err(damaged.clone()));
+    assert_eq!(log.offer(commit(3)).await, Err(damaged.clone()));
+    assert_eq!(log.offer_until_known(commit(4)).await, Err(damaged.clone()));
+    assert_eq!(crate::supervisor::Fault::from(damaged).0.as_str(), "store-unreadable");
+    log.close();
+    joined.await.unwrap();
 }
 
 #[tokio::test]

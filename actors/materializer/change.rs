@@ -19,12 +19,9 @@ use thoughtstream_store::{Reader, RowError};
 
 use super::disk::{Names, Obstacle, Owned};
 use super::plan::Wanted;
-use super::{
-    CLOSED, FILE_UNFIT, LOG_UNWRITABLE, MaterializerArgs, ROOT_UNFIT, STORE_UNREADABLE, TASK_FAILED,
-    WAITS_FOR_SCAN,
-};
+use super::{FILE_UNFIT, LOG_UNWRITABLE, MaterializerArgs, ROOT_UNFIT, TASK_FAILED, WAITS_FOR_SCAN};
 use crate::killpoint::{KillPoint, KillSite};
-use crate::log::LogError;
+use crate::log::{CLOSED, LogError, STORE_UNREADABLE};
 use crate::supervisor::{Fault, ReasonCode as Note};
 
 /// A scan that keeps failing is no matter of moments.
@@ -155,7 +152,7 @@ impl Change<'_> {
         self.site.pass(KillPoint::MaterializeStartedInside).await?;
         let verdict = match submitted.settled().await {
             Ok(verdict) => verdict,
-            Err(error) => return Ok(Err(Obstacle::Wait(unwritable(&error)))),
+            Err(error) => return Ok(Err(Obstacle::Wait(unwritable(error)?))),
         };
         self.site.pass(KillPoint::MaterializeStartedAfter).await?;
         match verdict {
@@ -406,7 +403,7 @@ async fn hand_in(
     site.pass(KillPoint::MaterializeReceiptInside).await?;
     let verdict = match submitted.settled().await {
         Ok(verdict) => verdict,
-        Err(error) => return Ok(Some(Obstacle::Wait(unwritable(&error)))),
+        Err(error) => return Ok(Some(Obstacle::Wait(unwritable(error)?))),
     };
     site.pass(KillPoint::MaterializeReceiptAfter).await?;
     match verdict {
@@ -429,8 +426,12 @@ fn seen(reader: &Reader, started: &MaterializationStarted) -> Result<Seen, RowEr
     Ok(seen)
 }
 
-fn unwritable(_: &LogError) -> Note {
-    LOG_UNWRITABLE
+/// Says that a change waits for the log; where the log is damaged, waiting helps nobody.
+fn unwritable(error: LogError) -> Result<Note, Fault> {
+    match error {
+        LogError::Damaged { .. } => Err(error.into()),
+        LogError::Unwritable { .. } | LogError::Unknown | LogError::Closed => Ok(LOG_UNWRITABLE),
+    }
 }
 
 pub(super) async fn read<T: Send + 'static>(

@@ -25,18 +25,16 @@ use super::{ProducerSpec, SkippedSlot};
 use crate::clock::Clock;
 use crate::incidents::open_about;
 use crate::killpoint::{KillPoint, KillSite};
-use crate::log::LogHandle;
+use crate::log::{CLOSED, LogError, LogHandle, STORE_UNREADABLE};
 use crate::supervisor::{Detail, Fault, ReasonCode, StatusCell};
 
 /// So many documents are read at a time: a page of them fits one frame however long their paths are.
 pub const PAGE_DOCUMENTS_MAX: usize = 256;
 
-const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
 /// The log knows a document otherwise than this producer; it starts from the log again.
 const OVERTAKEN: ReasonCode = ReasonCode::new("overtaken");
 /// The declaration of the source does not allow what its producer hands in.
 const UNFIT: ReasonCode = ReasonCode::new("not-as-declared");
-const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
 const LOOKING: ReasonCode = ReasonCode::new("looking");
 const INCIDENT: ReasonCode = ReasonCode::new("incident");
 const REMOVALS_HELD: ReasonCode = ReasonCode::new("removals-held");
@@ -274,7 +272,7 @@ impl Intake for Here {
             over: incident.over,
         };
         let commit = Commit { appends: vec![payload.candidate(envelope)], ..Commit::default() };
-        self.log.commit(commit).await.map(drop).map_err(|_| Turned::Closed)
+        self.log.commit(commit).await.map(drop).map_err(|error| self.untaken(error))
     }
 
     async fn skipped(&self, report: SkipReport) -> Result<(), Turned> {
@@ -345,10 +343,17 @@ impl Here {
         Turned::Unreadable
     }
 
+    fn untaken(&self, error: LogError) -> Turned {
+        match error {
+            LogError::Damaged { place } => self.unreadable(&RowError::Damaged { place }),
+            LogError::Unwritable { .. } | LogError::Unknown | LogError::Closed => Turned::Closed,
+        }
+    }
+
     async fn settle(&self, commit: Commit) -> Result<(), Turned> {
         let submitted = self.log.submit(Arc::new(commit));
         self.site.pass(KillPoint::ObserveInside).await.map_err(Turned::Fault)?;
-        let verdict = submitted.settled().await.map_err(|_| Turned::Closed)?;
+        let verdict = submitted.settled().await.map_err(|error| self.untaken(error))?;
         self.site.pass(KillPoint::ObserveAfter).await.map_err(Turned::Fault)?;
         match verdict {
             Verdict::Committed(_) | Verdict::AlreadyCommitted(_) => Ok(()),

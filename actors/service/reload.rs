@@ -17,6 +17,7 @@ use super::handover::handover;
 use super::{Enabled, Loaded, ServiceHandle};
 use crate::address::Address;
 use crate::consumer::{Consumer, ConsumerArgs, ConsumerMessage, ConsumerSpec};
+use crate::log::LogError;
 use crate::log::LogState;
 use crate::recovery::{Policies, Recoverer, RecoveryError, interruption};
 use crate::scribe::of_service;
@@ -184,7 +185,11 @@ impl ServiceHandle {
         match self.0.log.commit(commit).await {
             Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_)) => Ok(()),
             Ok(Verdict::Refused(refusal)) => Err(ReloadError::Refused(refusal)),
-            Ok(Verdict::Conflict(_)) | Err(_) => Err(ReloadError::Unwritable),
+            Err(LogError::Damaged { place }) => Err(ReloadError::Read(RowError::Damaged { place })),
+            Ok(Verdict::Conflict(_))
+            | Err(LogError::Unwritable { .. } | LogError::Unknown | LogError::Closed) => {
+                Err(ReloadError::Unwritable)
+            }
         }
     }
 

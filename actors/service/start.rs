@@ -196,6 +196,7 @@ impl Service {
             match handle.0.log.offer_until_known(commit.clone()).await {
                 Ok(Verdict::Committed(_) | Verdict::AlreadyCommitted(_)) => break,
                 Err(LogError::Unwritable { .. } | LogError::Unknown) => handle.log_returns(patience).await?,
+                Err(LogError::Damaged { .. }) => return Err(RecoveryError::Unreadable.into()),
                 Ok(Verdict::Conflict(_) | Verdict::Refused(_)) | Err(LogError::Closed) => {
                     return Err(RecoveryError::Unwritable.into());
                 }

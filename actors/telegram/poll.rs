@@ -16,11 +16,10 @@ use super::{FROZEN, ROUND_FAILED, TelegramBotArgs};
 use crate::clock::JitterSource;
 use crate::incidents::open_about;
 use crate::killpoint::KillSite;
+use crate::log::STORE_UNREADABLE;
 use crate::supervisor::{Detail, Fault, ReasonCode};
 
-const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
 const LISTENING: ReasonCode = ReasonCode::new("listening");
-const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
 const STORING: ReasonCode = ReasonCode::new("storing");
 
 /// How many updates are asked for at a time: as many as the API gives.
@@ -227,5 +226,5 @@ pub(super) async fn record(
     let envelope = Envelope::new(SourceId::supervision(), key, args.spec.privacy, actor);
     let payload = system::Incident { subject: source.to_string(), code: code.to_owned(), detail, over };
     let commit = Commit { appends: vec![payload.candidate(envelope)], ..Commit::default() };
-    args.log.commit(commit).await.map(drop).map_err(|_| Fault(CLOSED))
+    args.log.commit(commit).await.map(drop).map_err(Fault::from)
 }

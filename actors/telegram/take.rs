@@ -23,11 +23,8 @@ use thoughtstream_domain::time::Timestamp;
 
 use super::{ROUND_FAILED, TelegramBotArgs};
 use crate::killpoint::{KillPoint, KillSite};
-use crate::log::LogError;
+use crate::log::{LogError, STORE_UNREADABLE};
 use crate::supervisor::{Detail, Fault, ReasonCode};
-
-const CLOSED: ReasonCode = ReasonCode::new("service-stopping");
-const STORE_UNREADABLE: ReasonCode = ReasonCode::new("store-unreadable");
 
 /// How often an image that cannot be had is asked for again, before its message is taken without it.
 const IMAGE_TRIES: u32 = 4;
@@ -121,7 +118,7 @@ impl Taker {
             Patience::Waits => {
                 let submitted = self.args.log.submit(Arc::new(commit));
                 self.site.pass(KillPoint::ObserveInside).await?;
-                submitted.settled().await.map(Some).map_err(|_| Fault(CLOSED))
+                submitted.settled().await.map(Some).map_err(Fault::from)
             }
             Patience::ComesAgain => match self.args.log.offer_until_known(commit).await {
                 Ok(verdict) => {
@@ -129,6 +126,7 @@ impl Taker {
                     Ok(Some(verdict))
                 }
                 Err(LogError::Unwritable { .. } | LogError::Unknown | LogError::Closed) => Ok(None),
+                Err(error @ LogError::Damaged { .. }) => Err(error.into()),
             },
         }
     }

@@ -430,6 +430,12 @@ pub enum Refusal {
         /// What was found; ids and numbers only.
         found: String,
     },
+    /// A stored row that the commit stands on is not what was written: whether the log would take it, nobody can say.
+    #[error("the log is damaged at {place}")]
+    Damaged {
+        /// The table and key, as `verify` names them.
+        place: String,
+    },
     /// The commit is larger than one commit may be.
     #[error("the commit is too large: {what}")]
     TooLarge {

@@ -480,8 +480,7 @@ impl GroupState<'_> {
             Err(Stop::Verdict(verdict)) => return Ok(verdict),
             // Nothing of this commit is written yet: what stands on a damaged row is kept out, the rest goes on.
             Err(Stop::Error(RowError::Damaged { place })) => {
-                let found = format!("the log is damaged at {place}");
-                return Ok(Verdict::Refused(Refusal::Row { index: 0, found }));
+                return Ok(Verdict::Refused(Refusal::Damaged { place }));
             }
             Err(Stop::Error(error @ RowError::Storage(_))) => return Err(error),
         };

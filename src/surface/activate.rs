@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use thoughtstream_actors::killpoint::{KillPoint, KillSite};
+use thoughtstream_actors::log::LogError;
 use thoughtstream_actors::service::{ActivateError, LoadedFacts, ServiceHandle, last_activation};
 use thoughtstream_domain::activation::{Activation, begin, menu_hash};
 use thoughtstream_domain::canonical;
@@ -482,6 +483,9 @@ fn failure(error: &ActivateError) -> Failure {
         ActivateError::Refused(_) | ActivateError::Conflict => {
             (Exit::Refused, "activation.overtaken", "look at the plan again")
         }
+        ActivateError::Log(LogError::Damaged { .. }) => {
+            (Exit::CouldNotLook, "activation.read", "run `thought verify`")
+        }
         ActivateError::Read(_) | ActivateError::Reload(_) => {
             (Exit::CouldNotLook, "activation.read", "run the same command again")
         }
@@ -512,6 +516,7 @@ mod tests {
             (ActivateError::Conflict, "overtaken"),
             (ActivateError::Reload(ReloadError::Unwritable), "read"),
             (ActivateError::Log(LogError::Unknown), "interrupted"),
+            (ActivateError::Log(LogError::Damaged { place: "heads notes:x".to_owned() }), "read"),
             (ActivateError::Interrupted, "interrupted"),
         ] {
             let failure = failure(&error);

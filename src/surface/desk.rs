@@ -15,6 +15,7 @@ use thoughtstream_domain::declaration::Catalog;
 use thoughtstream_domain::id::{ConsumerId, SourceId};
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_domain::yaml::render_all;
+use thoughtstream_store::RowError;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -563,6 +564,7 @@ fn stuck() -> Failure {
 
 fn log_failure(error: &LogError) -> Failure {
     let exit = match error {
+        LogError::Damaged { place } => return RowError::Damaged { place: place.clone() }.into(),
         LogError::Unwritable { .. } | LogError::Closed => Exit::CouldNotLook,
         LogError::Unknown => Exit::Unknown,
     };
@@ -589,9 +591,8 @@ pub(crate) fn reload_failure(error: &ReloadError) -> Failure {
                 .with_lines(&render_all(problems))
         }
         ReloadError::Types(_) => Failure::of(Exit::Usage, "schema.changed", error),
-        ReloadError::Read(_) | ReloadError::Unwritable => {
-            Failure::of(Exit::CouldNotLook, "log.reload", error)
-        }
+        ReloadError::Read(error) => Failure::from(error),
+        ReloadError::Unwritable => Failure::of(Exit::CouldNotLook, "log.reload", error),
         ReloadError::Refused(_) | ReloadError::NotStopping(_) => {
             Failure::of(Exit::Refused, "reload.refused", error)
         }

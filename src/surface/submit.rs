@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use thoughtstream_domain::commit::{Commit, Verdict};
+use thoughtstream_domain::commit::{Commit, Refusal, Verdict};
 use thoughtstream_domain::content::Content;
 use thoughtstream_domain::event::{Actor, ActorKind, Candidate, Envelope};
 use thoughtstream_domain::id::{EventId, IdempotencyKey, SourceId, TypeName, TypeRef};
@@ -12,7 +12,7 @@ use thoughtstream_domain::registry::{DoorError, Draft, DraftPayload, Hashes, Reg
 use thoughtstream_domain::text::printable;
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_effects::atomic;
-use thoughtstream_store::{CreateError, Options, Presence, Store, TypesError, WriteError};
+use thoughtstream_store::{CreateError, Options, Presence, RowError, Store, TypesError, WriteError};
 
 use crate::ask::Submit;
 use crate::chance;
@@ -214,12 +214,16 @@ pub(crate) fn types_failure(error: &TypesError) -> Failure {
 /// Hands one commit to a store that nobody else writes.
 ///
 /// # Errors
-/// [`Failure`] if it is not known to be written.
+/// [`Failure`] if it is not known to be written, or stands on a damaged row.
 pub fn commit_alone(store: &mut Store, commit: Commit, now: Timestamp) -> Result<Verdict, Failure> {
     let mut verdicts = store.writer.apply(&[commit], now).map_err(|error| write_failure(&error))?;
     // What was answered is durable in the journal already; a checkpoint only saves the next start some work.
     store.writer.checkpoint().ok();
-    verdicts.pop().ok_or_else(|| Failure::new(Exit::Bug, "log.silent", "the log gave no answer"))
+    match verdicts.pop() {
+        Some(Verdict::Refused(Refusal::Damaged { place })) => Err(RowError::Damaged { place }.into()),
+        Some(verdict) => Ok(verdict),
+        None => Err(Failure::new(Exit::Bug, "log.silent", "the log gave no answer")),
+    }
 }
 
 /// Says why the log was not written.

@@ -543,6 +543,7 @@ async fn append(
             }
             Ok(verdict) => return Err(verdict),
             Err(LogError::Closed) => return Ok(()),
+            Err(LogError::Damaged { place }) => panic!("the log is damaged at {place}"),
             Err(LogError::Unknown | LogError::Unwritable { .. }) => tokio::time::sleep(LOOK_EVERY / 4).await,
         }
     }

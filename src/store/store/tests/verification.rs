@@ -348,7 +348,7 @@ fn a_damaged_row_stops_what_needs_it_and_nothing_else() {
     let child = child("c", vec![Parent { id: placed.id, position: Some(1) }]);
     let group = [append(vec![note("good", "2")]), append(vec![child]), append(vec![note("better", "3")])];
     let verdicts = store.writer.apply(&group, at(1)).unwrap();
-    let refused = Refusal::Row { index: 0, found: "the log is damaged at events 1".to_owned() };
+    let refused = Refusal::Damaged { place: "events 1".to_owned() };
     assert_eq!(verdicts[1], Verdict::Refused(refused));
     assert_eq!(verdicts[2].placed().unwrap()[0].position, 11);
     // So does a damaged row that was only to be changed.
@@ -357,7 +357,7 @@ fn a_damaged_row_stops_what_needs_it_and_nothing_else() {
     change_row(&store, Table::Heads, &key!(head), |row| row.truncate(3));
     let other = append(vec![note_in(envelope("notes:bed", "first"), "5")]);
     let verdicts = store.writer.apply(&[append(vec![note("last", "4")]), other], at(1)).unwrap();
-    let refused = Refusal::Row { index: 0, found: "the log is damaged at heads notes:desk".to_owned() };
+    let refused = Refusal::Damaged { place: "heads notes:desk".to_owned() };
     assert_eq!(verdicts[0], Verdict::Refused(refused));
     assert_eq!(verdicts[1].placed().unwrap()[0].position, 12);
     assert!(!store.writer.has_failed());
