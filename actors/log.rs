@@ -86,7 +86,7 @@ impl From<LogError> for Fault {
 fn judged(verdict: Verdict) -> Result<Verdict, LogError> {
     match verdict {
         Verdict::Refused(Refusal::Damaged { place }) => {
-            tracing::error!(target: "log", place, "a row of the log is damaged: what stands on it is kept out");
+            tracing::error!(place, "a row of the log is damaged: what stands on it is kept out");
             Err(LogError::Damaged { place })
         }
         Verdict::Committed(_) | Verdict::AlreadyCommitted(_) | Verdict::Conflict(_) | Verdict::Refused(_) => {

@@ -336,6 +336,8 @@ fn on_a_disk_that_fills_up() {
     assert_eq!(world.thought(&notes).expect(0).lines().len(), kept);
     let status = world.thought(&["status", "--json"]);
     assert!(status.stdout.contains("disk-full"), "{}", status.stdout);
+    let told = |what: &str| world.log().lines().filter(|line| line.contains(what)).count();
+    assert_eq!(told("the log cannot be written; reading goes on"), 1, "{}", world.log());
     assert_eq!(world.append("small", &text).code, 4, "it stays refused");
     // Who asks about the log itself is told what the inbox says of it.
     let why = world.thought(&["why", "log", "--json"]).expect(0).json();
@@ -350,6 +352,7 @@ fn on_a_disk_that_fills_up() {
     std::fs::remove_file(&ballast).unwrap();
     world.until(&["status", "--json"], |answer| !answer.stdout.contains("disk-full"));
     world.append("small", "fits again").expect(0);
+    assert_eq!(told("the log is written again"), 1, "{}", world.log());
     assert_eq!(world.thought(&["why", "log", "--json"]).expect(0).json()["state"], "sound");
     assert_eq!(world.thought(&notes).expect(0).lines().len(), kept + 1);
     assert_eq!(running.stop(), 0);

@@ -297,7 +297,7 @@ impl Loop {
         loop {
             match error {
                 LedgerError::Damaged { what } => {
-                    tracing::error!(target: "log", "the store is damaged");
+                    tracing::error!("the store is damaged");
                     self.args.log.state.send_replace(LogState::Damaged { what });
                     return Err(ThreadEnd::Failed);
                 }
@@ -314,14 +314,14 @@ impl Loop {
                         changes
                     });
                     if news {
-                        tracing::warn!(target: "log", code, "the log cannot be written; reading goes on");
+                        tracing::warn!(code, "the log cannot be written; reading goes on");
                     }
                 }
             }
             match ledger.reopen() {
                 Ok(()) => {
                     if self.args.log.state.send_replace(LogState::Writable) != LogState::Writable {
-                        tracing::info!(target: "log", "the log is written again");
+                        tracing::info!("the log is written again");
                     }
                     self.args.log.head.send_replace(ledger.head());
                     // What was made durable before the error was told to nobody.

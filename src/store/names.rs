@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
+use redb::{ReadableTable as _, ReadableTableMetadata as _};
 use thoughtstream_domain::id::{ConsumerKey, SourceId, TypeName};
 
 use crate::projection::PutBehind as _;
+use crate::reader::ReadTable;
 use crate::rows::{RowError, Rows};
 use crate::tables::{Table, key};
 
@@ -124,6 +126,29 @@ impl Names {
         let maps = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = maps;
     }
+}
+
+/// Tells where names and numbers are not each other's inverse. Everything that is stored under a number belongs to
+/// whoever has it, so a log in which they are not must not be written to.
+pub(crate) fn astray(
+    names: &ReadTable,
+    numbers: &ReadTable,
+    mut tell: impl FnMut(String, String),
+) -> Result<(), RowError> {
+    for row in numbers.iter().map_err(RowError::storage)? {
+        let (number, text) = row.map_err(RowError::storage)?;
+        let (kind, number) = number.value().split_at_checked(1).unwrap_or_default();
+        let back = names.get(&key!(kind, text.value())[..]).map_err(RowError::storage)?;
+        if back.is_none_or(|back| back.value() != number) {
+            let place = format!("{} {number:02x?}", Table::Numbers.name());
+            tell(place, "the name does not lead back to its number".to_owned());
+        }
+    }
+    let (forth, back) = (names.len().map_err(RowError::storage)?, numbers.len().map_err(RowError::storage)?);
+    if forth != back {
+        tell(Table::Names.name().to_owned(), format!("has {forth} rows, not {back}"));
+    }
+    Ok(())
 }
 
 /// The writer's view: the shared cache and the names its transaction has added.

@@ -11,7 +11,7 @@ mod open;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use redb::Database;
@@ -89,8 +89,9 @@ pub enum Presence {
 pub(crate) struct Shared {
     /// Absent only while the log is being opened anew, or when that failed.
     database: RwLock<Option<Database>>,
-    /// Held by the writer from when a group is answered until it is shown.
-    unshown: RwLock<()>,
+    /// Whether something is answered that is not shown yet.
+    unshown: Mutex<bool>,
+    shown: Condvar,
     pub(crate) names: Names,
     pub(crate) mark: [u8; 16],
 }
@@ -100,7 +101,13 @@ impl Shared {
     pub(crate) fn new(database: Database, mark: [u8; 16]) -> Result<Self, RowError> {
         let names = Names::default();
         load_names(&database, &names)?;
-        Ok(Self { database: RwLock::new(Some(database)), unshown: RwLock::default(), names, mark })
+        Ok(Self {
+            database: RwLock::new(Some(database)),
+            unshown: Mutex::default(),
+            shown: Condvar::new(),
+            names,
+            mark,
+        })
     }
 
     /// Closes the database once nobody reads it any more.
@@ -113,15 +120,26 @@ impl Shared {
         self.database.write().unwrap_or_else(PoisonError::into_inner).as_mut().map(change)
     }
 
-    /// Lets everyone who begins to look wait until what is answered is shown, which ends with the guard, whether redb
-    /// took it or failed.
-    pub(crate) fn hold_looks(&self) -> RwLockWriteGuard<'_, ()> {
-        self.unshown.write().unwrap_or_else(PoisonError::into_inner)
+    fn unshown(&self) -> MutexGuard<'_, bool> {
+        self.unshown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets everyone who begins to look wait until what is answered is shown.
+    pub(crate) fn hold_looks(&self) -> Unshown<'_> {
+        *self.unshown() = true;
+        Unshown(Some(self))
+    }
+
+    /// Lets everyone look at what there is.
+    pub(crate) fn let_look(&self) {
+        *self.unshown() = false;
+        self.shown.notify_all();
     }
 
     /// Waits until everything that was answered is shown.
     pub(crate) fn wait_until_shown(&self) {
-        drop(self.unshown.read().unwrap_or_else(PoisonError::into_inner));
+        let waits = self.shown.wait_while(self.unshown(), |unshown| *unshown);
+        drop(waits.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Gives the database back.
@@ -136,6 +154,25 @@ impl Shared {
             return Err(RowError::Storage(Box::new(io::Error::other("the log is not open"))));
         }
         Ok(OpenDatabase(guard))
+    }
+}
+
+/// Holds whoever begins to look up, and lets them go when it ends, by a panic too: nobody knows then when somebody comes
+/// to open the log again.
+pub(crate) struct Unshown<'s>(Option<&'s Shared>);
+
+impl Unshown<'_> {
+    /// Goes on holding them up until the log has been opened again, which comes next.
+    pub(crate) fn until_reopened(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unshown<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0 {
+            shared.let_look();
+        }
     }
 }
 

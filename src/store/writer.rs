@@ -304,7 +304,7 @@ impl Writer {
         written.map_err(|error| self.unknown(error.into()))?;
         self.cache.publish(&self.shared.names);
         // Durable from here on: what redb fails to take is brought into the log by the next open. The same answer.
-        let _unshown = shared.hold_looks();
+        let unshown = shared.hold_looks();
         answer(verdicts);
         let put = put_frame(&mut tables, self.frame.body(), sealed);
         drop(tables);
@@ -316,6 +316,7 @@ impl Writer {
             Ok(()) => Shown::Taken,
             Err(error) => {
                 tracing::warn!(%error, "log.commit_after_sync_failed");
+                unshown.until_reopened();
                 Shown::Behind
             }
         })
@@ -363,6 +364,7 @@ impl Writer {
         let carried = self.checkpoint();
         self.failed = true;
         self.shared.close();
+        self.shared.let_look();
         carried
     }
 
@@ -379,7 +381,10 @@ impl Writer {
     /// be called again.
     pub fn reopen(&mut self) -> Result<(), OpenError> {
         self.failed = true;
-        let (behind, journal, incarnation) = reopen(&self.shared, self.disk.as_ref(), self.options)?;
+        let reopened = reopen(&self.shared, self.disk.as_ref(), self.options);
+        // Also where it failed: what can be read is read on.
+        self.shared.let_look();
+        let (behind, journal, incarnation) = reopened?;
         let cache = Cache::load(&self.reader());
         let cache = cache.map_err(|error| damaged_rows(&self.disk.path(LOG), error))?;
         self.behind = behind;
@@ -390,6 +395,13 @@ impl Writer {
         self.failed = false;
         self.last_checkpoint = None;
         Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Nobody comes any more to open it again.
+        self.shared.let_look();
     }
 }
 

@@ -17,7 +17,7 @@ use crate::behind::Behind;
 use crate::codec::{be32, be64};
 use crate::disk::{Access, Disk, DiskError, DiskFile};
 use crate::journal::{Journal, Mark};
-use crate::names::{NameKind, Names};
+use crate::names::{self, NameKind, Names};
 use crate::overlay::Overlay;
 use crate::projection::Put;
 use crate::rows::{ReplayError, RowError, Tables, unless_panicking};
@@ -64,6 +64,7 @@ pub(super) fn open_log(disk: &dyn Disk, options: Options) -> Result<OpenedLog, O
     let scanned = unless_panicking(|| {
         let database = open_database(disk, Access::Write, options, Overlay::new)?;
         let meta = read_meta(&database, &path)?;
+        check_names(&database).map_err(|error| damaged_rows(&path, error))?;
         Ok::<_, OpenError>(Journal::scan(disk, Access::Write, &meta.mark, meta.applied, meta.journal)?)
     });
     let scanned = scanned.ok_or_else(|| panicked(&path))??;
@@ -305,6 +306,18 @@ pub(crate) fn add_tables(tx: &redb::WriteTransaction) -> Result<(), RowError> {
         tx.open_table(table.definition()).map_err(RowError::storage)?;
     }
     Ok(())
+}
+
+/// Refuses a log whose names and numbers are not each other's inverse: what is written under a wrong one would be damage
+/// that nothing mends. What only looks may look.
+fn check_names(database: &Database) -> Result<(), RowError> {
+    let tx = database.begin_read().map_err(RowError::storage)?;
+    let table = |table: Table| tx.open_table(table.definition()).map_err(RowError::storage);
+    let mut first = None;
+    names::astray(&table(Table::Names)?, &table(Table::Numbers)?, |place, what| {
+        first.get_or_insert_with(|| format!("{place}: {what}"));
+    })?;
+    first.map_or(Ok(()), |place| Err(RowError::Damaged { place }))
 }
 
 /// Fills the cache of names.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use redb::{ReadableTable, ReadableTableMetadata};
+use redb::ReadableTableMetadata;
 use thoughtstream_domain::accounting::{Charge, Released, Settled};
 use thoughtstream_domain::event::Payload;
 use thoughtstream_domain::hash::ChainHash;
@@ -17,7 +17,7 @@ use super::named::Named;
 use super::{FindingKind, Findings, Head};
 use crate::codec::be64;
 use crate::correlated::{self, Count};
-use crate::names::NameKind;
+use crate::names::{NameKind, astray};
 use crate::reader::{ReadTable, View};
 use crate::record::{self, Facts, Stored};
 use crate::rows::RowError;
@@ -444,19 +444,7 @@ impl Walk {
 
 /// Checks that names and numbers are each other's inverse.
 fn check_names(view: &View<'_>, findings: &mut Findings) -> Result<(), RowError> {
-    let (names, numbers) = (view.table(Table::Names)?, view.table(Table::Numbers)?);
-    for row in numbers.iter().map_err(RowError::storage)? {
-        let (number, text) = row.map_err(RowError::storage)?;
-        let (kind, number) = number.value().split_at_checked(1).unwrap_or_default();
-        let back = names.get(&key!(kind, text.value())[..]).map_err(RowError::storage)?;
-        if back.is_none_or(|back| back.value() != number) {
-            let place = format_args!("{} {number:02x?}", Table::Numbers.name());
-            findings.add(FindingKind::Index, place, "the name does not lead back to its number");
-        }
-    }
-    let (forth, back) = (names.len().map_err(RowError::storage)?, numbers.len().map_err(RowError::storage)?);
-    if forth != back {
-        findings.add(FindingKind::Index, Table::Names.name(), format_args!("has {forth} rows, not {back}"));
-    }
-    Ok(())
+    astray(&view.table(Table::Names)?, &view.table(Table::Numbers)?, |place, what| {
+        findings.add(FindingKind::Index, place, what);
+    })
 }

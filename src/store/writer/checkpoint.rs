@@ -24,6 +24,9 @@ impl Writer {
     /// # Errors
     /// As [`Self::checkpoint`].
     pub fn maybe_checkpoint(&mut self, now: Instant) -> Result<bool, WriteError> {
+        if self.failed {
+            return Err(WriteError::MustReopen);
+        }
         self.take_up_checkpoint()?;
         if self.carrying.is_some() {
             return Ok(false);
@@ -33,9 +36,6 @@ impl Writer {
         let due = waiting >= CHECKPOINT_BYTES
             || waiting > 0 && now.saturating_duration_since(since) >= CHECKPOINT_INTERVAL;
         if due {
-            if self.failed {
-                return Err(WriteError::MustReopen);
-            }
             let end = self.journal.end();
             self.behind.clone().defer(|| self.commit_carried(end))?;
             self.carrying = Some(end);

@@ -10,7 +10,8 @@ use thoughtstream_domain::id::ConsumerKey;
 
 use super::crash::check_sound;
 use super::*;
-use crate::sim::Loss;
+use crate::WriteError;
+use crate::sim::{Fault, Loss};
 
 /// Longer than any look takes that nobody holds up.
 const A_LOOK: Duration = Duration::from_millis(100);
@@ -128,4 +129,32 @@ fn every_group_is_answered_once_whatever_way_it_takes() {
         ),
         "{answers:?}"
     );
+}
+
+/// redb keeps nothing in memory here, so it fails as soon as its file does.
+#[test]
+fn whoever_looks_when_redb_could_not_take_what_was_answered_waits_until_the_log_is_open_again() {
+    let disk = disk();
+    let mut store = Store::open_on(Arc::new(disk.clone()), Options { cache_bytes: 0, ..options() }).unwrap();
+    store.writer.set_types(REGISTRY.hashes()).unwrap();
+    let reader = store.reader.clone();
+    let mut answered = None;
+    apply(&mut store, append(vec![note("a", &"x".repeat(40 << 10))]), &mut |verdicts| {
+        answered = Some(verdicts[0].placed().unwrap()[0]);
+        (0..1000).for_each(|later| disk.plan(disk.operations() + later, Fault::NoSpace));
+    });
+    let placed = answered.unwrap();
+    assert!(store.writer.has_failed(), "redb had no room");
+    let (tell, told) = mpsc::channel();
+    let look = thread::spawn(move || {
+        let found = reader.event_at(placed.position).unwrap().map(|event| event.id);
+        tell.send(found).unwrap();
+    });
+    assert!(told.recv_timeout(A_LOOK).is_err(), "it looked although redb has not got it yet");
+    // Upkeep is what says so to whoever drives the writer, and not first the next commit.
+    assert!(matches!(store.writer.maybe_checkpoint(std::time::Instant::now()), Err(WriteError::MustReopen)));
+    (0..2000).for_each(|later| disk.forget(disk.operations() + later));
+    store.writer.reopen().unwrap();
+    assert_eq!(told.recv().unwrap(), Some(placed.id));
+    look.join().unwrap();
 }

@@ -12,7 +12,7 @@ use super::settlement::{complete, consumer, frame, with_notes};
 use super::*;
 use crate::seal;
 use crate::sim::Loss;
-use crate::tables::{Table, key, position_key};
+use crate::tables::{Key, Table, key, position_key};
 use crate::verify::{FindingKind, Head, Options as VerifyOptions, Report, verify};
 use thoughtstream_domain::lifecycle::{Execution, FailurePolicy};
 use thoughtstream_domain::retry::RetryPolicy;
@@ -447,4 +447,32 @@ fn rotten_pages_are_an_error_or_a_finding_and_never_a_smaller_log() {
         }
     }
     assert!(findings > 0 && untouched > 0, "{errors} {findings} {untouched}");
+}
+
+#[test]
+fn a_log_whose_names_and_numbers_are_not_each_others_inverse_is_looked_at_and_never_written() {
+    // A number that names another source, a name with another number, and one that is only there on one side.
+    let source = || key!(0_u8, 1_u32);
+    let name = || key!(0_u8, "notes:desk");
+    type Change = fn(&mut Vec<u8>);
+    let cases: [(Table, Key, Change); 2] = [
+        (Table::Numbers, source(), |text| *text.last_mut().unwrap() ^= 1),
+        (Table::Names, name(), |number| *number.last_mut().unwrap() ^= 2),
+    ];
+    for (table, key, change) in cases {
+        let (disk, mut store) = fresh();
+        committed(&mut store, &append(vec![note("a", "one"), note_in(envelope("notes:bed", "b"), "two")]));
+        store.writer.checkpoint().unwrap();
+        change_row(&store, table, &key, change);
+        store.writer.close().unwrap();
+        drop(store);
+        let before: Vec<_> = disk.names().unwrap().iter().map(|name| disk.bytes(name)).collect();
+        let Err(OpenError::Damaged { what, .. }) = open(&disk) else { panic!("{table:?}: it was opened") };
+        assert!(what.starts_with("numbers ") && what.contains("does not lead back"), "{what}");
+        let after: Vec<_> = disk.names().unwrap().iter().map(|name| disk.bytes(name)).collect();
+        assert!(before == after, "what is refused stays as it was found");
+        let reader = Store::open_to_read_on(&disk, options()).unwrap();
+        let report = verify(&reader, VerifyOptions::default()).unwrap();
+        assert!(report.findings.iter().any(|finding| finding.place.starts_with("numbers ")), "{report:?}");
+    }
 }
