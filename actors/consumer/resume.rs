@@ -153,12 +153,13 @@ pub(super) fn triggers(reader: &Reader, execution: &Execution) -> Result<Vec<Eve
     let read =
         execution.triggers.iter().map(|trigger| match reader.event_in(&execution.source, trigger.sequence) {
             Ok(Some(event)) if (event.id, event.position) == (trigger.id, trigger.position) => Ok(event),
-            Ok(_) | Err(RowError::Damaged { .. }) => Err(TriggersError::Damaged(DamagedEvent {
+            // What is damaged is an index: built anew, it leads to the event again.
+            Err(error) if !error.is_of_event() => Err(TriggersError::Unreadable(error)),
+            Ok(_) | Err(_) => Err(TriggersError::Damaged(DamagedEvent {
                 source: execution.source.clone(),
                 sequence: trigger.sequence,
                 position: trigger.position,
             })),
-            Err(error) => Err(TriggersError::Unreadable(error)),
         });
     read.collect()
 }

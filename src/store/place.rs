@@ -14,6 +14,12 @@ pub(crate) fn of(table: Table, key: &[u8], names: &Names) -> String {
         Table::Documents => key.get(4..).and_then(text),
         Table::Versions => version(key),
         Table::Heads => number(key, 0).map(|source| name(names.source(source), source)),
+        Table::Sequences => sequence(key, names),
+        Table::Types => {
+            let kind = number(key, 0).map(|kind| name(names.kind(kind), kind));
+            let place = key.get(4..).and_then(|rest| sequence(rest, names));
+            kind.zip(place).map(|(kind, place)| format!("{kind} {place}"))
+        }
         Table::Progress => lane(key, names),
         Table::Claims => {
             lane(key, names).zip(long(key, 8)).map(|(lane, sequence)| format!("{lane} {sequence}"))
@@ -32,10 +38,8 @@ pub(crate) fn of(table: Table, key: &[u8], names: &Names) -> String {
         Table::Tallies => account_of(key).map(|account| account.to_string()),
         Table::Events => long(key, 0).map(|position| position.to_string()),
         Table::Meta
-        | Table::Sequences
         | Table::Keys
         | Table::Ids
-        | Table::Types
         | Table::Children
         | Table::Names
         | Table::Numbers
@@ -61,6 +65,11 @@ fn long(key: &[u8], at: usize) -> Option<u64> {
 
 fn name(name: Option<impl std::fmt::Display>, number: u32) -> String {
     name.map_or_else(|| number.to_string(), |name| name.to_string())
+}
+
+fn sequence(key: &[u8], names: &Names) -> Option<String> {
+    let (source, sequence) = number(key, 0).zip(long(key, 4))?;
+    Some(format!("{} {sequence}", name(names.source(source), source)))
 }
 
 fn lane(key: &[u8], names: &Names) -> Option<String> {

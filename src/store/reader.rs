@@ -152,25 +152,27 @@ impl View<'_> {
     }
 
     /// Returns where the events of these types stand behind a sequence of a source, in order, as the index has it:
-    /// their sequences and positions.
+    /// their places.
     fn typed(
         &self,
         kinds: impl IntoIterator<Item = u32>,
         source: u32,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<(u64, u64)>, RowError> {
-        let mut found: Vec<(u64, u64)> = Vec::new();
+    ) -> Result<Vec<Place>, RowError> {
+        let mut found = Vec::new();
         for kind in kinds {
             let (from, to) = (key!(kind, source, after.saturating_add(1)), key!(kind, source + 1));
             for (key, position) in self.range(Table::Types, &from, &to, limit)? {
-                let sequence = be64(key.get(8..).unwrap_or_default()).at(Table::Types, source)?;
-                found.push((sequence, be64(&position).at(Table::Types, source)?));
+                let damaged = |_| self.damaged_row(Table::Types, &key);
+                let sequence = be64(key.get(8..).unwrap_or_default()).map_err(damaged)?;
+                found.push((sequence, be64(&position).map_err(damaged)?, kind));
             }
         }
         found.sort_unstable();
         found.dedup();
-        Ok(found)
+        let place = |(sequence, position, kind)| Place::of_type(kind, source, sequence, position);
+        Ok(found.into_iter().map(place).collect())
     }
 
     /// Returns the event that an index leads to.
@@ -351,7 +353,7 @@ impl Reader {
                 return Ok(None);
             };
             let position = be64(&position).at(Table::Sequences, format_args!("{source} {sequence}"))?;
-            view.led_to(Place { position, named: Some((number, sequence)) }).map(Some)
+            view.led_to(Place::in_source(number, sequence, position)).map(Some)
         })
     }
 
@@ -391,10 +393,8 @@ impl Reader {
             let (from, to) = (key!(number, after.saturating_add(1)), key!(number + 1));
             let rows = view.range(Table::Sequences, &from, &to, limit.min(PAGE_ROWS_MAX))?;
             let places = rows.iter().map(|(key, position)| {
-                Ok(Place {
-                    position: be64(position)?,
-                    named: Some((number, be64(key.get(4..).unwrap_or_default())?)),
-                })
+                let sequence = be64(key.get(4..).unwrap_or_default())?;
+                Ok(Place::in_source(number, sequence, be64(position)?))
             });
             view.page_at(places.collect::<Result<Vec<_>, _>>().at(Table::Sequences, source)?)
         })
@@ -458,8 +458,7 @@ impl Reader {
         let kinds = types.iter().filter_map(|kind| names.number(NameKind::Type, kind.as_str()));
         self.view(|view| {
             let found = view.typed(kinds, number, after, limit)?;
-            let place = |(sequence, position)| Place { position, named: Some((number, sequence)) };
-            view.page_at(found.into_iter().take(limit).map(place))
+            view.page_at(found.into_iter().take(limit))
         })
     }
 

@@ -36,6 +36,16 @@ pub enum RowError {
 }
 
 impl RowError {
+    /// Says whether what is damaged is an event, and no row that leads to one or says where to go on.
+    pub fn is_of_event(&self) -> bool {
+        match self {
+            Self::Storage(_) => false,
+            Self::Damaged { place } => {
+                place.split(' ').next().is_some_and(|table| table == Table::Events.name())
+            }
+        }
+    }
+
     /// Wraps an error of redb.
     pub(crate) fn storage(error: impl Into<redb::Error>) -> Self {
         Self::Storage(Box::new(error.into()))

@@ -8,12 +8,12 @@ use thoughtstream_domain::operate::{redact, skip_damaged};
 use thoughtstream_domain::payload::run::RunReceived;
 use thoughtstream_domain::payload::system::Operator;
 
-use super::verification::{change_row, check, remove_row, rich};
+use super::verification::{change_row, check, damage, remove_row, rich};
 use super::*;
 use crate::names::NameKind;
 use crate::reader::damage::LINKS_READ;
 use crate::record::{self, Stored};
-use crate::tables::{Table, position_key};
+use crate::tables::{Table, key, position_key};
 use crate::verify::{FindingKind, Options as VerifyOptions, verify};
 use crate::{Reader, RowError};
 
@@ -159,6 +159,98 @@ fn a_sound_row_in_the_place_of_another_is_damage_where_an_index_leads_to_it() {
     is_damaged(store.reader.event_in(&sound.source, 2), &place);
     is_damaged(store.reader.source_page(&sound.source, 1, 10), &place);
     is_damaged(store.reader.backlog(&[sound.kind.name], &sound.source, 1, 10), &place);
+}
+
+/// The event that an index leads to, and the one that it should have led to, are both sound: to pass it would lose it.
+#[test]
+fn an_index_that_leads_elsewhere_is_what_is_damaged_and_no_event() {
+    let last = |store: &Store| store.reader.last_position().unwrap();
+    for leads_to in ["another", "none", "nowhere"] {
+        let (store, sound) = turns();
+        let (reader, types) = (&store.reader, [sound.kind.name.clone()]);
+        let [kind, number] = numbers(&store, &sound);
+        let to = match leads_to {
+            "another" => 2,
+            "none" => last(&store) + 7,
+            _ => 0,
+        };
+        let lead = |table, key: &[u8]| change_row(&store, table, key, |row| *row = position_key(to).to_vec());
+        lead(Table::Types, &key!(kind, number, 2_u64));
+        let place = format!("types {} notes:turns 2", sound.kind.name);
+        is_damaged(reader.backlog(&types, &sound.source, 1, 10), &place);
+        is_damaged(reader.damaged_behind(&types, &sound.source, 1), &place);
+        assert_eq!(
+            reader.backlog(&types, &sound.source, 0, 10).unwrap().len(),
+            1,
+            "what stands before goes on"
+        );
+        assert_eq!(reader.event_in(&sound.source, 2).unwrap().as_ref(), Some(&sound), "{leads_to}");
+        let shown = reader.showing_damage().backlog(&types, &sound.source, 0, 10).unwrap();
+        assert!(shown.len() == 3 && shown[1] == sound, "{leads_to}: {shown:?}");
+        // The index of sequences is held against that of types.
+        let (store, sound) = turns();
+        let reader = &store.reader;
+        change_row(&store, Table::Sequences, &key!(number, 2_u64), |row| *row = position_key(to).to_vec());
+        let place = "sequences notes:turns 2";
+        is_damaged(reader.event_in(&sound.source, 2), place);
+        is_damaged(reader.source_page(&sound.source, 1, 10), place);
+        is_damaged(reader.event_at(sound.position), place);
+        is_damaged(reader.backlog(&types, &sound.source, 1, 10), place);
+        is_damaged(reader.damaged_behind(&types, &sound.source, 1), place);
+        let shown = reader.showing_damage();
+        assert_eq!(shown.event_in(&sound.source, 2).unwrap().as_ref(), Some(&sound), "{leads_to}");
+        assert_eq!(shown.event_at(sound.position).unwrap().as_ref(), Some(&sound), "{leads_to}");
+    }
+}
+
+#[test]
+fn a_key_of_an_index_that_names_another_event_than_it_leads_to_is_damage_to_the_index() {
+    let (store, sound) = turns();
+    let [kind, number] = numbers(&store, &sound);
+    let other = store.reader.shared.names.number(NameKind::Type, RunReceived::NAME).unwrap();
+    for (other_kind, sequence) in [(other, 2_u64), (kind, 2000), (other, 2000)] {
+        let (store, sound) = turns();
+        let reader = &store.reader;
+        let key = key!(kind, number, 2_u64);
+        remove_row(&store, Table::Types, &key);
+        damage(&store, |tx| {
+            let mut types = tx.open_table(Table::Types.definition()).unwrap();
+            let at = position_key(sound.position);
+            types.insert(&key!(other_kind, number, sequence)[..], &at[..]).unwrap();
+        });
+        let kinds = [sound.kind.name.clone(), TypeName::parse(RunReceived::NAME).unwrap()];
+        let kinds = if other_kind == kind { &kinds[..1] } else { &kinds[1..] };
+        let place = format!("types {} notes:turns {sequence}", kinds[0]);
+        let after = if sequence == 2 { 1 } else { 3 };
+        is_damaged(reader.backlog(kinds, &sound.source, after, 10), &place);
+        is_damaged(reader.damaged_behind(kinds, &sound.source, after), &place);
+        assert_eq!(reader.event_at(sound.position).unwrap(), Some(sound));
+    }
+}
+
+/// Where both have rotted, the event is what nobody may act on.
+#[test]
+fn an_event_that_rotted_is_not_taken_for_an_index_that_did() {
+    let (store, sound) = turns();
+    let types = [sound.kind.name.clone()];
+    remove_row(&store, Table::Events, &position_key(sound.position));
+    let place = format!("events {} (notes:turns 2)", sound.position);
+    is_damaged(store.reader.event_in(&sound.source, 2), &place);
+    is_damaged(store.reader.backlog(&types, &sound.source, 1, 10), &place);
+    let damaged = store.reader.damaged_behind(&types, &sound.source, 1).unwrap().unwrap();
+    assert_eq!(damaged.to_string(), place);
+    // The index leads to an event that is damaged, and the right one is damaged as well.
+    let [kind, number] = numbers(&store, &sound);
+    change_row(&store, Table::Types, &key!(kind, number, 2_u64), |row| *row = position_key(1).to_vec());
+    change_row(&store, Table::Events, &position_key(1), |row| *row.last_mut().unwrap() ^= 1);
+    is_damaged(store.reader.backlog(&types, &sound.source, 1, 10), "events 1 (notes:turns 2)");
+}
+
+/// Returns the numbers of an event's type and source.
+fn numbers(store: &Store, event: &Event) -> [u32; 2] {
+    let names = &store.reader.shared.names;
+    let kind = names.number(NameKind::Type, event.kind.name.as_str()).unwrap();
+    [kind, names.number(NameKind::Source, event.source.as_str()).unwrap()]
 }
 
 #[test]
