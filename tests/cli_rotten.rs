@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::cli_world::{Answer, World};
 
+const REBUILD: &str = "thought stop && thought rebuild";
+const RESTORE: &str = "thought restore FILE --data DIR";
+
 /// Changes the rows of a table in the log of a service that is down; answers how many it changed.
 fn rot(world: &World, table: &str, mut change: impl FnMut(&[u8], &mut Vec<u8>)) -> usize {
     let definition: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new(table);
@@ -60,7 +63,9 @@ fn named(world: &World, place: &str) {
     assert!(findings[0]["place"].as_str().unwrap().starts_with(place), "{found}");
     assert!(world.thought(&["verify"]).expect(1).stdout.contains("the row is not the one that was written"));
     let doctor = world.thought(&["doctor"]).expect(1).stdout;
-    assert!(doctor.contains(place) && doctor.contains("thought restore"), "{doctor}");
+    let cure = if place.starts_with("documents") { "thought rebuild" } else { "thought restore" };
+    let other = if cure == "thought rebuild" { "thought restore" } else { "thought rebuild" };
+    assert!(doctor.contains(place) && doctor.contains(cure) && !doctor.contains(other), "{doctor}");
 }
 
 fn lived_in() -> World {
@@ -89,6 +94,7 @@ fn a_rotten_row_of_a_document_makes_no_event_and_its_producer_names_it() {
     let waiting = waits(&world, "actor-quarantined", "documents doc_");
     assert_eq!(waiting["id"], "producers/filesystem:notes", "{waiting}");
     assert_eq!(waiting["command"], "thought verify", "{waiting}");
+    assert_eq!(waiting["ways"], serde_json::json!([REBUILD]), "{waiting}");
     assert!(world.thought(&["tree"]).expect(0).stdout.contains("documents doc_"));
     world.thought(&["doctor", "--quick"]).expect(1);
     assert_eq!(file_events(&world), ["added"]);
@@ -153,6 +159,12 @@ fn a_consumer_whose_progress_rotted_passes_nothing_and_the_others_go_on() {
     std::fs::write(world.notes.join("b.md"), "# Two\n- [ ] b\n").unwrap();
     let waiting = waits(&world, "consumer-quarantined", &place);
     assert_eq!((waiting["id"].as_str(), waiting["command"].as_str()), (Some(&*name), Some("thought verify")));
+    // To resume it brings nothing: it would meet the same row.
+    assert_eq!(waiting["ways"], serde_json::json!([RESTORE]), "{waiting}");
+    let listed = world.thought(&["status", "--json"]).expect(0).json();
+    let its =
+        listed["consumers"].as_array().unwrap().iter().find(|one| one["consumer"] == *consumer).unwrap();
+    assert_eq!(its["command"], "thought verify", "{its}");
     let why = world.thought(&["why", &name]).expect(0).stdout;
     assert!(why.contains(&place), "{why}");
     for shown in ["tree", "status"] {
@@ -167,6 +179,7 @@ fn a_consumer_whose_progress_rotted_passes_nothing_and_the_others_go_on() {
     let waiting = world.thought(&["inbox", "--json"]).expect(0).lines();
     let of_it: Vec<&Value> = waiting.iter().filter(|one| one["id"] == *name).collect();
     assert!(of_it.len() == 1 && of_it[0]["why"].as_str().unwrap().contains(&place), "{waiting:?}");
+    assert_eq!(of_it[0]["ways"], serde_json::json!([RESTORE]), "{waiting:?}");
 }
 
 #[test]
@@ -202,7 +215,7 @@ fn a_consumer_whose_control_row_rotted_is_not_started_by_that() {
             "{of_it:?}"
         );
         let refused = world.thought(&["consumer", "resume", "document-tasks"]).expect(4);
-        assert!(refused.stderr.contains(place), "{refused:?}");
+        assert!(refused.stderr.contains(place) && refused.stderr.contains(RESTORE), "{refused:?}");
         assert_eq!(running.stop(), 0);
     }
 }
@@ -253,7 +266,9 @@ fn whoever_needs_a_head_that_rotted_is_told_the_row_and_a_rebuild_brings_it_back
     let place = "heads notes:test";
     let told = |answer: Answer| {
         let answer = answer.expect(4);
-        assert!(answer.stderr.contains(place) && answer.stderr.contains("thought verify"), "{answer:?}");
+        for word in [place, "thought verify", REBUILD] {
+            assert!(answer.stderr.contains(word), "{answer:?}");
+        }
     };
     told(world.append("second", "y"));
     // Where the next event of a source goes, a service has to know of all of them.
@@ -261,5 +276,74 @@ fn whoever_needs_a_head_that_rotted_is_told_the_row_and_a_rebuild_brings_it_back
     // What it was follows from the events: built again, it takes what was kept out.
     world.thought(&["rebuild"]).expect(0);
     world.append("second", "y").expect(0);
+    world.thought(&["verify"]).expect(0);
+}
+
+/// Returns the number that a name has, as the keys of rows have it.
+fn number(world: &World, kind: u8, name: &str) -> Vec<u8> {
+    let mut found = None;
+    rot(world, "names", |key, row| {
+        if key[0] == kind && &key[1..] == name.as_bytes() {
+            found = Some(row.clone());
+        }
+    });
+    found.unwrap()
+}
+
+/// What the index leads to is sound, and what it should have led to: to skip it would lose it.
+#[test]
+fn a_rotten_index_is_no_damaged_event_and_a_rebuild_loses_nothing() {
+    let world = lived_in();
+    let running = world.serve(&["--paused"]);
+    world.until(&["event", "list", "--json", "--source", "filesystem:notes"], |answer| {
+        answer.lines().len() == 1
+    });
+    assert_eq!(running.stop(), 0);
+    let source = number(&world, 0, "filesystem:notes");
+    let away = |key: &[u8], row: &mut Vec<u8>| {
+        if key[4..8] == source[..] {
+            row[7] ^= 1;
+        }
+    };
+    assert_eq!(rot(&world, "types", away), 1);
+    let doctor = world.thought(&["doctor"]).expect(1).stdout;
+    assert!(doctor.contains("thought rebuild") && !doctor.contains("thought restore"), "{doctor}");
+    let told = |waiting: &Value| {
+        assert!(waiting["why"].as_str().unwrap().contains("filesystem:notes 1"), "{waiting}");
+        assert_eq!(waiting["command"], "thought verify", "{waiting}");
+        assert_eq!(waiting["ways"], serde_json::json!([REBUILD]), "{waiting}");
+    };
+    // What waits is the same, whether the service runs or not.
+    told(&waits(&world, "consumer-quarantined", "types "));
+    let running = world.serve(&[]);
+    let waiting = waits(&world, "consumer-quarantined", "store-unreadable: types ");
+    told(&waiting);
+    let all = world.thought(&["inbox", "--json"]).expect(0).lines();
+    assert!(all.iter().all(|one| one["kind"] != "event-damaged"), "{all:?}");
+    let id = waiting["id"].as_str().unwrap();
+    let skip = ["consumer", "skip", id, "--source", "filesystem:notes", "--sequence", "1", "--reason", "x"];
+    let refused = world.thought(&skip).expect(4);
+    assert!(refused.stderr.contains("types ") && refused.stderr.contains(REBUILD), "{refused:?}");
+    let quarantined: Vec<String> = all
+        .iter()
+        .filter(|one| one["kind"] == "consumer-quarantined")
+        .map(|one| one["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(running.stop(), 0);
+    world.thought(&["rebuild"]).expect(0);
+    world.thought(&["verify"]).expect(0);
+    let running = world.serve(&[]);
+    let waiting = waits(&world, "consumer-quarantined", "store-unreadable");
+    assert_eq!(waiting["ways"], serde_json::json!(["thought verify"]), "{waiting}");
+    for id in quarantined {
+        world.thought(&["consumer", "resume", &id]).expect(0);
+    }
+    world.until_idle();
+    let runs = world.thought(&["run", "list", "--json"]).expect(0).lines();
+    assert!(
+        runs.iter().any(|run| run["consumer"] == "document-tasks@2" && run["state"] == "completed"),
+        "{runs:?}"
+    );
+    assert_eq!(running.stop(), 0);
     world.thought(&["verify"]).expect(0);
 }

@@ -28,6 +28,7 @@ pub mod verify;
 mod writer;
 
 pub use journal::JournalError;
+pub use projection::is_made_anew;
 pub use reader::{
     AccountState, Chat, Claim, ControlRow, Heads, ObservedError, PAGE_BYTES_MAX, PAGE_ROWS_MAX, Reader,
     RequestFault, SnapshotError, SourceHead,

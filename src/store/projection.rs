@@ -41,6 +41,14 @@ pub(crate) const PROJECTIONS: [Table; 14] = [
     Table::Leases,
 ];
 
+/// Says whether the row at a place, as errors and findings name it, is made from others: [`crate::Writer`] makes it anew
+/// without loss, and nothing has to be restored over it.
+#[must_use]
+pub fn is_made_anew(place: &str) -> bool {
+    let table = place.split(' ').next().unwrap_or_default();
+    PROJECTIONS.iter().any(|projection| projection.name() == table)
+}
+
 /// Takes rows of projections.
 pub(crate) trait Put {
     /// Writes one row.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use thoughtstream_domain::time::Timestamp;
 use thoughtstream_effects::dirs::{self, DirError, PrivateDir};
 use thoughtstream_effects::disk::{Room, room};
+use thoughtstream_store::is_made_anew;
 
 use crate::cells::{self, Obstacle, Tried};
 use crate::client::read_only;
@@ -19,7 +20,8 @@ use crate::places::{Places, environment};
 use crate::query::consumers::{Consumer, State};
 use crate::query::inbox::{Kind, Waiting};
 use crate::query::status::Status;
-use crate::render::{age, count, verify::Report};
+use crate::render::verify::{Finding, Report};
+use crate::render::{age, count};
 
 pub use apart::producers_apart;
 pub use bots::telegram;
@@ -310,6 +312,19 @@ pub fn by_inbox(waiting: &[Waiting]) -> Check {
     }
 }
 
+/// Says whether what was found is gone when everything that follows from other rows is made anew.
+fn is_mended_by_rebuild(finding: &Finding) -> bool {
+    match finding.kind.as_str() {
+        // An index may be named by the row that is to stand in it.
+        "index" => {
+            let table = finding.place.split(' ').next().unwrap_or_default();
+            is_made_anew(table) || ["executions", "runs"].contains(&table)
+        }
+        "malformed" | "seal" => is_made_anew(&finding.place),
+        _ => false,
+    }
+}
+
 /// Judges a verification.
 #[must_use]
 pub fn by_report(report: &Report) -> Check {
@@ -323,7 +338,12 @@ pub fn by_report(report: &Report) -> Check {
         .first()
         .map_or_else(String::new, |finding| format!(", the first at {}: {}", finding.place, finding.message));
     let findings = count(report.findings.len() as u64 + report.unlisted, "finding");
-    let fix = "thought verify; then thought restore FILE --data DIR from a backup that verifies";
+    let is_made_anew = report.unlisted == 0 && report.findings.iter().all(is_mended_by_rebuild);
+    let fix = if is_made_anew {
+        "thought verify; then thought stop && thought rebuild: what was found is made from rows that are whole"
+    } else {
+        "thought verify; then thought restore FILE --data DIR from a backup that verifies"
+    };
     check("log-whole", Health::Finding, format!("{findings}{first}"), Some(fix))
 }
 
@@ -344,6 +364,36 @@ mod tests {
         assert_eq!(of(&[Ok, Advice]), Exit::Advice);
         assert_eq!(of(&[CouldNotLook, Advice]), Exit::CouldNotLook);
         assert_eq!(of(&[Finding, CouldNotLook, Advice]), Exit::Refused);
+    }
+
+    #[test]
+    fn what_is_made_from_other_rows_is_rebuilt_and_everything_else_restored() {
+        let found = |findings: &[(&str, &str)]| {
+            let finding = |(kind, place): &(&str, &str)| Finding {
+                kind: (*kind).to_owned(),
+                place: (*place).to_owned(),
+                message: "x".to_owned(),
+            };
+            let findings = findings.iter().map(finding).collect();
+            let report = Report { ok: false, events: 1, runs: 1, head: String::new(), findings, unlisted: 0 };
+            let fix = by_report(&report).fix.unwrap_or_default();
+            assert_ne!(fix.contains("thought rebuild"), fix.contains("thought restore"), "{fix}");
+            fix.contains("thought rebuild")
+        };
+        for anew in ["documents doc_1", "heads notes:desk", "tallies budget 1"] {
+            assert!(found(&[("seal", anew), ("index", "types")]), "{anew}");
+        }
+        for place in ["sequences", "runs a@1/1/1", "executions a@1/1", "correlated", "children"] {
+            assert!(found(&[("index", place)]), "{place}");
+        }
+        for place in ["progress a@1 notes:desk", "controls a", "declarations a@1", "runs a@1/1/1"] {
+            assert!(!found(&[("seal", place)]), "{place}");
+        }
+        for place in ["names", "numbers 1", "definitions", "events"] {
+            assert!(!found(&[("index", place)]), "{place}");
+        }
+        assert!(!found(&[("index", "types"), ("chain", "events 3")]));
+        assert!(!found(&[("document", "documents doc_1")]));
     }
 
     #[test]

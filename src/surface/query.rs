@@ -32,7 +32,7 @@ use thoughtstream_channels::filesystem::scan::SkipReport;
 use thoughtstream_domain::declaration::{Catalog, DeclarationSet};
 use thoughtstream_domain::id::SourceId;
 use thoughtstream_domain::time::Timestamp;
-use thoughtstream_store::{Reader, RowError};
+use thoughtstream_store::{Reader, RowError, is_made_anew};
 
 use crate::ask::Ask;
 use crate::exit::Exit;
@@ -166,6 +166,22 @@ pub(crate) const DAMAGED: &str = "log.damaged";
 /// The command that names what is damaged.
 pub(crate) const VERIFY: &str = "thought verify";
 
+/// The command that makes anew what follows from other rows.
+const REBUILD: &str = "thought stop && thought rebuild";
+
+/// The command that brings back what nothing follows from.
+const RESTORE: &str = "thought restore FILE --data DIR";
+
+/// Returns the command that mends a damaged row.
+pub(crate) fn cure(place: &str) -> &'static str {
+    if is_made_anew(place) { REBUILD } else { RESTORE }
+}
+
+/// Returns the place of the damaged row that a failure is over.
+pub(crate) fn damaged_place(failure: &Failure) -> Option<&str> {
+    failure.what.strip_prefix("the log is damaged at ").filter(|_| failure.code == DAMAGED)
+}
+
 impl From<RowError> for Failure {
     fn from(error: RowError) -> Self {
         Self::from(&error)
@@ -181,7 +197,15 @@ impl From<&RowError> for Failure {
         let failure = Self::of(Exit::CouldNotLook, code, error);
         match error {
             RowError::Storage(_) => failure,
-            RowError::Damaged { .. } => failure.with_hint("run `thought verify`: it names the first bad row"),
+            RowError::Damaged { place } => {
+                let what = if is_made_anew(place) {
+                    "this one is made from others anew by"
+                } else {
+                    "a backup that verifies brings it back:"
+                };
+                let cure = cure(place);
+                failure.with_hint(format!("run `{VERIFY}`: it names the first bad row; {what} `{cure}`"))
+            }
         }
     }
 }

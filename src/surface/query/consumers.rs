@@ -339,7 +339,10 @@ fn standing(
     if let Some(since) = control.quarantined_since {
         return Word {
             why: quarantine_code(control, live),
-            command: Some(format!("thought consumer resume {id}")),
+            command: Some(match live.and_then(Node::unreadable) {
+                Some(_) => VERIFY.to_owned(),
+                None => format!("thought consumer resume {id}"),
+            }),
             ..word(State::Quarantined, Some(since))
         };
     }

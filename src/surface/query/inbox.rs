@@ -31,7 +31,7 @@ pub(crate) use unprocessed::is_passed;
 
 use super::consumers::{enabled, retry_or_skip};
 use super::sources;
-use super::{Look, VERIFY};
+use super::{Look, VERIFY, cure, damaged_place};
 use crate::failure::Failure;
 
 /// The code of the incident in which a source holds removals back.
@@ -256,7 +256,7 @@ fn actors(node: &super::tree::Node, above: &str, found: &mut Vec<Waiting>) {
                     None => why,
                 },
                 command: if row.is_some() { VERIFY } else { "thought reload" }.to_owned(),
-                ways: Vec::new(),
+                ways: row.map(cure).map(str::to_owned).into_iter().collect(),
                 about: None,
                 hidden_until: None,
             });
@@ -281,14 +281,17 @@ fn controls(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
         if let Some(since) = control.quarantined_since {
             let live = running.as_ref().and_then(|all| all.get(&id));
             let why = super::consumers::quarantine_code(&control, live);
-            // Started anew, it meets the same row: first it is to be known what is damaged.
+            // Started anew, it meets the same row, unless that was mended while nobody ran: then the row is not named.
             let (shown, ways) = match live.and_then(super::tree::Node::unreadable) {
-                Some(_) => (VERIFY.to_owned(), vec![command.clone()]),
+                Some(row) => (VERIFY.to_owned(), vec![cure(row).to_owned()]),
+                None if control.quarantine_code.as_deref() == Some(STORE_UNREADABLE) => {
+                    (command.clone(), vec![VERIFY.to_owned()])
+                }
                 None => (command.clone(), Vec::new()),
             };
             let lost = |one: &&mut Waiting| one.kind == Kind::ConsumerQuarantined && one.id == id.as_str();
             if let Some(lost) = found.iter_mut().find(lost) {
-                (lost.since, lost.ways) = (Some(since), vec![command.clone()]);
+                lost.since = Some(since);
             } else {
                 found.push(Waiting {
                     kind: Kind::ConsumerQuarantined,
@@ -319,15 +322,19 @@ fn controls(look: &Look<'_>, found: &mut Vec<Waiting>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says of a consumer that a row which it needs is damaged: it ends until the log is restored, and others go on.
+/// Is why a consumer is in quarantine that could not read the log.
+const STORE_UNREADABLE: &str = "store-unreadable";
+
+/// Says of a consumer that a row which it needs is damaged: it ends until the log is mended, and others go on.
 pub(super) fn unreadable(id: &ConsumerId, failure: Failure) -> Waiting {
+    let ways = damaged_place(&failure).map(cure).map(str::to_owned).into_iter().collect();
     Waiting {
         kind: Kind::ConsumerQuarantined,
         id: id.to_string(),
         since: None,
         why: failure.what,
         command: VERIFY.to_owned(),
-        ways: Vec::new(),
+        ways,
         about: None,
         hidden_until: None,
     }
