@@ -33,6 +33,36 @@ fn rot(world: &World, table: &str, mut change: impl FnMut(&[u8], &mut Vec<u8>)) 
     changed
 }
 
+/// Changes the keys of rows of a table in the same way.
+fn rekey(world: &World, table: &str, mut change: impl FnMut(&mut Vec<u8>)) {
+    let mut stood = Vec::new();
+    rot(world, table, |key, row| stood.push((key.to_vec(), row.clone())));
+    let definition: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new(table);
+    let database = redb::Database::open(world.data.join("log.redb")).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let mut rows = write.open_table(definition).unwrap();
+        for (key, row) in stood {
+            let mut other = key.clone();
+            change(&mut other);
+            rows.remove(&key[..]).unwrap();
+            rows.insert(&other[..], &row[..]).unwrap();
+        }
+    }
+    write.commit().unwrap();
+}
+
+/// Returns the number that a name has, as the keys of rows have it.
+fn number(world: &World, kind: u8, name: &str) -> Vec<u8> {
+    let mut found = None;
+    rot(world, "names", |key, row| {
+        if key[0] == kind && &key[1..] == name.as_bytes() {
+            found = Some(row.clone());
+        }
+    });
+    found.unwrap()
+}
+
 /// Returns where a text stands in a row.
 fn find(row: &[u8], text: &str) -> Option<usize> {
     row.windows(text.len()).position(|window| window == text.as_bytes())
@@ -140,13 +170,7 @@ fn a_consumer_whose_progress_rotted_passes_nothing_and_the_others_go_on() {
     let consumer = progress["consumers"][0]["consumer"].as_str().unwrap().to_owned();
     let name = consumer.split('@').next().unwrap().to_owned();
     // One that stands at 1 seems to stand at 3, behind what is to come.
-    let mut first = None;
-    rot(&world, "names", |key, row| {
-        if key[0] == 2 && &key[1..] == consumer.as_bytes() {
-            first = Some(row.clone());
-        }
-    });
-    let number = first.unwrap();
+    let number = number(&world, 2, &consumer);
     let changed = rot(&world, "progress", |key, row| {
         if key[..4] == number[..] {
             row[9] ^= 2;
@@ -250,13 +274,7 @@ fn whoever_needs_a_head_that_rotted_is_told_the_row_and_a_rebuild_brings_it_back
     world.append("first", "x").expect(0);
     world.until_idle();
     assert_eq!(running.stop(), 0);
-    let mut of_the_hand = None;
-    rot(&world, "names", |key, row| {
-        if key[0] == 0 && &key[1..] == b"notes:test" {
-            of_the_hand = Some(row.clone());
-        }
-    });
-    let number = of_the_hand.unwrap();
+    let number = number(&world, 0, "notes:test");
     let flip = |key: &[u8], row: &mut Vec<u8>| {
         if *key == number[..] {
             row[4] ^= 1;
@@ -277,17 +295,6 @@ fn whoever_needs_a_head_that_rotted_is_told_the_row_and_a_rebuild_brings_it_back
     world.thought(&["rebuild"]).expect(0);
     world.append("second", "y").expect(0);
     world.thought(&["verify"]).expect(0);
-}
-
-/// Returns the number that a name has, as the keys of rows have it.
-fn number(world: &World, kind: u8, name: &str) -> Vec<u8> {
-    let mut found = None;
-    rot(world, "names", |key, row| {
-        if key[0] == kind && &key[1..] == name.as_bytes() {
-            found = Some(row.clone());
-        }
-    });
-    found.unwrap()
 }
 
 /// What the index leads to is sound, and what it should have led to: to skip it would lose it.
@@ -346,4 +353,117 @@ fn a_rotten_index_is_no_damaged_event_and_a_rebuild_loses_nothing() {
     );
     assert_eq!(running.stop(), 0);
     world.thought(&["verify"]).expect(0);
+}
+
+/// Nobody can miss what is not where it is looked for, but whoever looks at everything.
+#[test]
+fn an_event_that_no_index_leads_to_is_passed_and_verify_says_so() {
+    for first in ["rebuild", "serve"] {
+        let world = lived_in();
+        let running = world.serve(&["--paused"]);
+        world.until(&["event", "list", "--json", "--source", "filesystem:notes"], |answer| {
+            answer.lines().len() == 1
+        });
+        assert_eq!(running.stop(), 0);
+        let source = number(&world, 0, "filesystem:notes");
+        rekey(&world, "types", |key| {
+            if key[4..8] == source[..] {
+                key[5] ^= 1;
+            }
+        });
+        let found = || {
+            let answer = world.thought(&["verify", "--json"]).json();
+            let findings = answer["findings"].as_array().unwrap().clone();
+            findings.iter().map(|one| one["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(), ["index"]);
+        if first == "rebuild" {
+            world.thought(&["rebuild"]).expect(0);
+        }
+        // To come behind it is what says that it was passed.
+        std::fs::write(world.notes.join("b.md"), "# Two\n").unwrap();
+        let running = world.serve(&[]);
+        let all = if first == "rebuild" { 8 } else { 4 };
+        let done =
+            |answer: &Answer| answer.lines().iter().filter(|run| run["state"] == "completed").count() == all;
+        world.until(&["run", "list", "--json"], done);
+        world.until_idle();
+        assert_eq!(running.stop(), 0);
+        let runs = world.thought(&["run", "list", "--json"]).expect(0).lines();
+        assert_eq!(runs.len(), all, "{runs:?}");
+        if first == "rebuild" {
+            assert!(found().is_empty());
+        } else {
+            let said = world.thought(&["verify"]).expect(1).stdout;
+            assert!(said.contains("matches at sequence 1 and was never processed"), "{said}");
+            world.thought(&["rebuild"]).expect(0);
+            assert!(found().iter().all(|kind| kind == "progress") && !found().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_declaration_that_rotted_keeps_the_whole_service_from_starting() {
+    let world = lived_in();
+    let running = world.serve(&[]);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    let mut place = None;
+    rot(&world, "declarations", |key, row| {
+        if place.is_none() {
+            place = Some(format!("declarations {}", std::str::from_utf8(key).unwrap()));
+            *row.last_mut().unwrap() ^= 1;
+        }
+    });
+    let place = place.unwrap();
+    let answer = world.thought(&["serve"]).expect(4);
+    assert!(answer.stderr.contains(&place) && answer.stderr.contains(RESTORE), "{answer:?}");
+    assert!(world.thought(&["verify"]).expect(1).stdout.contains(&place));
+}
+
+/// What is skipped names the events that it passes: one that an index does not lead to is not among them.
+#[test]
+fn nothing_is_skipped_over_an_index_that_rotted() {
+    let world = lived_in();
+    std::fs::write(world.notes.join("a.md"), b"# One \xff\n").unwrap();
+    let running = world.serve(&[]);
+    let waiting = waits(&world, "unprocessed", "document-not-utf8");
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    let source = number(&world, 0, "filesystem:notes");
+    let away = |key: &[u8], row: &mut Vec<u8>| {
+        if key[..4] == source[..] {
+            row[7] ^= 1;
+        }
+    };
+    assert_eq!(rot(&world, "sequences", away), 1);
+    let skip = ["consumer", "skip", waiting["id"].as_str().unwrap(), "--reason", "x"];
+    let refused = world.thought(&skip).expect(4);
+    assert!(refused.stderr.contains("sequences filesystem:notes 1") && refused.stderr.contains(REBUILD));
+    world.thought(&["rebuild"]).expect(0);
+    world.thought(&skip).expect(0);
+    world.thought(&["verify"]).expect(0);
+}
+
+/// The names of a log have no other row that they are made from; what they lead to has.
+#[test]
+fn a_rotten_number_of_a_name_is_left_behind_by_an_export() {
+    let world = lived_in();
+    let running = world.serve(&[]);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    let flip = |key: &[u8], row: &mut Vec<u8>| {
+        if &key[1..] == b"filesystem:notes" {
+            row[3] ^= 4;
+        }
+    };
+    assert_eq!(rot(&world, "names", flip), 1);
+    let at = |name: &str| world.base().join(name).display().to_string();
+    let (backup, export, import) = (at("log.backup"), at("log.export"), at("imported"));
+    world.thought(&["serve"]).expect(4);
+    world.thought(&["rebuild"]).expect(4);
+    world.thought(&["backup", &backup, "--acknowledge-sensitive"]).expect(1);
+    world.thought(&["export", &export, "--acknowledge-sensitive"]).expect(0);
+    world.thought(&["--data", &import, "import", &export]).expect(0);
+    world.thought(&["--data", &import, "verify"]).expect(0);
 }

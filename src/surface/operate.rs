@@ -14,7 +14,7 @@ use thoughtstream_domain::payload::delivery::Reconciled;
 use thoughtstream_domain::payload::system::Operator;
 use thoughtstream_domain::registry::Registry;
 use thoughtstream_domain::time::Timestamp;
-use thoughtstream_store::{Reader, RowError, Store};
+use thoughtstream_store::{Reader, Store};
 
 use crate::ask::{Operate, Target};
 use crate::exit::Exit;
@@ -214,8 +214,9 @@ pub(crate) fn skip_execution(
     for (trigger, parent) in execution.triggers.iter().zip(execution.parents()) {
         match reader.event_in(&execution.source, trigger.sequence) {
             Ok(Some(event)) if event.id == trigger.id => parents.push(parent),
-            Ok(_) | Err(RowError::Damaged { .. }) => {}
-            Err(error) => return Err(error.into()),
+            // The event is sound where an index rotted: built anew, it leads there again.
+            Err(error) if !error.is_of_event() => return Err(error.into()),
+            Ok(_) | Err(_) => {}
         }
     }
     let commit = execution.skip_of(parents, now, reason, operator, key);
