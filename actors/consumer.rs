@@ -31,7 +31,6 @@ pub use model::{Facilities, ModelWork};
 pub use spec::{ConsumerSpec, Work};
 pub use thoughtstream_domain::declaration::LifecycleMode;
 
-pub use crate::log::STORE_UNREADABLE;
 /// An attempt of an earlier incarnation is still open; only the supervisor closes it.
 pub const ATTEMPT_LEFT_OPEN: ReasonCode = ReasonCode::new("attempt-left-open");
 /// The log has another event under the id of one of ours.

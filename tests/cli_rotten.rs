@@ -104,16 +104,22 @@ fn lived_in() -> World {
     world
 }
 
+/// One whose consumers have done what there was, and whose service is down.
+fn at_rest() -> World {
+    let world = lived_in();
+    let running = world.serve(&[]);
+    world.until_idle();
+    assert_eq!(running.stop(), 0);
+    world
+}
+
 fn pause(world: &World, consumer: &str) {
     world.thought(&["consumer", "pause", consumer, "--reason", "a rest"]).expect(0);
 }
 
 #[test]
 fn a_rotten_row_of_a_document_makes_no_event_and_its_producer_names_it() {
-    let world = lived_in();
-    let running = world.serve(&[]);
-    world.until_idle();
-    assert_eq!(running.stop(), 0);
+    let world = at_rest();
     let flip = |_: &[u8], row: &mut Vec<u8>| {
         let path = find(row, "\"path\":\"a.md\"").unwrap() + "\"path\":\"".len();
         row[path] ^= 1;
@@ -142,22 +148,33 @@ fn a_rotten_row_of_a_document_makes_no_event_and_its_producer_names_it() {
     assert_eq!(running.stop(), 0);
 }
 
+/// The seal of a row, as anybody can make it who knows the program.
+fn seal(table: u8, key: &[u8], body: &[u8]) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new_derive_key("thoughtstream 2026 row seal v1");
+    hasher.update(&[table]).update(&(key.len() as u64).to_le_bytes()).update(key).update(body);
+    hasher.finalize().as_bytes()[..8].try_into().unwrap()
+}
+
 /// Whoever writes a row on purpose leaves its seal away, as format 1 did, or makes a new one: the event decides.
 #[test]
 fn a_forged_row_of_a_document_makes_no_event_either() {
-    let world = lived_in();
-    let running = world.serve(&[]);
-    world.until_idle();
-    assert_eq!(running.stop(), 0);
-    let forge = |_: &[u8], row: &mut Vec<u8>| {
-        let body = row[2..row.len() - 8].to_vec();
-        *row = String::from_utf8(body).unwrap().replace("\"a.md\"", "\"old.md\"").into_bytes();
-    };
-    assert_eq!(rot(&world, "documents", forge), 1);
-    let running = world.serve(&[]);
-    waits(&world, "actor-quarantined", "documents doc_");
-    assert_eq!(file_events(&world), ["added"]);
-    assert_eq!(running.stop(), 0);
+    const DOCUMENTS: u8 = 20;
+    for is_sealed in [false, true] {
+        let world = at_rest();
+        let forge = |key: &[u8], row: &mut Vec<u8>| {
+            let body = row[2..row.len() - 8].to_vec();
+            let body = String::from_utf8(body).unwrap().replace("\"a.md\"", "\"old.md\"").into_bytes();
+            let sealed = [&row[..2], &body, &seal(DOCUMENTS, key, &body)].concat();
+            *row = if is_sealed { sealed } else { body };
+        };
+        assert_eq!(rot(&world, "documents", forge), 1);
+        let found = world.thought(&["verify", "--json"]).expect(1).json();
+        assert_ne!(found["findings"][0]["kind"], "seal", "the seal is a good one, or none: {found}");
+        let running = world.serve(&[]);
+        waits(&world, "actor-quarantined", "documents doc_");
+        assert_eq!(file_events(&world), ["added"]);
+        assert_eq!(running.stop(), 0);
+    }
 }
 
 #[test]
@@ -404,10 +421,7 @@ fn an_event_that_no_index_leads_to_is_passed_and_verify_says_so() {
 
 #[test]
 fn a_declaration_that_rotted_keeps_the_whole_service_from_starting() {
-    let world = lived_in();
-    let running = world.serve(&[]);
-    world.until_idle();
-    assert_eq!(running.stop(), 0);
+    let world = at_rest();
     let mut place = None;
     rot(&world, "declarations", |key, row| {
         if place.is_none() {
@@ -448,10 +462,7 @@ fn nothing_is_skipped_over_an_index_that_rotted() {
 /// The names of a log have no other row that they are made from; what they lead to has.
 #[test]
 fn a_rotten_number_of_a_name_is_left_behind_by_an_export() {
-    let world = lived_in();
-    let running = world.serve(&[]);
-    world.until_idle();
-    assert_eq!(running.stop(), 0);
+    let world = at_rest();
     let flip = |key: &[u8], row: &mut Vec<u8>| {
         if &key[1..] == b"filesystem:notes" {
             row[3] ^= 4;

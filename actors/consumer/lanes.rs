@@ -17,9 +17,10 @@ use tokio::task::JoinSet;
 use super::attempt::{Attempt, Ended};
 use super::board::Board;
 use super::resume::{Found, at_sight, heads, matching, standing};
-use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, Lost, Page, STORE_UNREADABLE};
+use super::{CONFLICT, ConsumerArgs, ConsumerMessage, LifecycleMode, Lost, Page};
 use crate::hub::{NewsPage, Subscribed};
 use crate::killpoint::{KillPoint, KillSite};
+use crate::log::STORE_UNREADABLE;
 use crate::supervisor::{Detail, Fault, ReasonCode, StatusCell, StopReason};
 
 const PAUSED: ReasonCode = ReasonCode::new("paused");

@@ -35,14 +35,13 @@ use super::attempt::{Attempt, Ended, is_in};
 use crate::broker::{BrokerHandle, Brokers, Reply};
 use crate::cell::{CellFault, Cells};
 use crate::killpoint::KillPoint;
+use crate::log::STORE_UNREADABLE;
 use crate::runner::RunFailure;
 use crate::service::Bundle;
 use crate::supervisor::Fault;
 
 /// The profile that the declaration names has no broker: it was not in the configuration when the service started.
 const NO_BROKER: &str = "provider-not-started";
-/// What belongs to the frozen request could not be read.
-const STORE_UNREADABLE: &str = "store-unreadable";
 /// The service was started without workers.
 const NO_CELLS: &str = "sandbox-not-started";
 
@@ -245,8 +244,8 @@ impl Attempt {
     async fn request(&self, packet: &Arc<Packet>) -> Result<ModelRequest, Silent> {
         let (reader, packet) = (self.reader.clone(), Arc::clone(packet));
         let read = tokio::task::spawn_blocking(move || reader.request(&packet)).await;
-        read.map_err(|_| Silent::Unsent(STORE_UNREADABLE))?.map_err(|fault| match fault {
-            RequestFault::Row(_) => Silent::Unsent(STORE_UNREADABLE),
+        read.map_err(|_| Silent::Unsent(STORE_UNREADABLE.as_str()))?.map_err(|fault| match fault {
+            RequestFault::Row(_) => Silent::Unsent(STORE_UNREADABLE.as_str()),
             RequestFault::Image(error) => Silent::Unsent(error.code()),
         })
     }
